@@ -1,0 +1,8 @@
+"""Airflow provider that upserts into Delta tables through its own two-phase merge engine on PySpark.
+
+Importing the package is cheap: it holds the version only, so that parsing a DAG pulls in nothing heavy.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

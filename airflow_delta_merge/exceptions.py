@@ -1,0 +1,30 @@
+"""The errors users meet, one class for each kind of failure; every message says what to do next."""
+
+from __future__ import annotations
+
+
+class DeltaMergeError(Exception):
+    """Base of all errors this package raises on purpose."""
+
+
+class MergeConfigError(DeltaMergeError, ValueError):
+    """A merge was described wrongly. Raised while the config is built, hence while a DAG is parsed."""
+
+
+class MergeExecutionError(DeltaMergeError):
+    """The merge engine refused or failed; nothing was committed.
+
+    :param message: what happened, in a sentence.
+    :param condition: Delta's or Spark's error condition, e.g.
+        ``DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE``; None when the failure has none.
+    :param sql_state: the five characters of the SQLSTATE, when there are any.
+    """
+
+    def __init__(self, message: str, *, condition: str | None = None, sql_state: str | None = None) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.sql_state = sql_state
+
+
+class MergeResultError(DeltaMergeError, ValueError):
+    """A result read back from a file, XCom or the Delta log is not one this version understands."""

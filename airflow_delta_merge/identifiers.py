@@ -1,0 +1,64 @@
+"""Names as Spark SQL writes them: ``catalog.schema.table`` and ``struct.field``, quoted by backticks."""
+
+from __future__ import annotations
+
+from airflow_delta_merge.exceptions import MergeConfigError
+
+
+def quote_identifier(part: str) -> str:
+    """Quote one name part so that any character may stand in it: ``a`b`` becomes `` `a``b` ``."""
+    return "`" + part.replace("`", "``") + "`"
+
+
+def quote_multipart(parts: tuple[str, ...]) -> str:
+    """Quote each part and join them by dots: ``("db", "my table")`` becomes `` `db`.`my table` ``."""
+    return ".".join(quote_identifier(part) for part in parts)
+
+
+def parse_multipart(name: str) -> tuple[str, ...]:
+    """Split a name at its dots. Inside backticks a dot is a character and a doubled backtick a backtick.
+
+    Outside backticks every character but a dot and a backtick is taken as it is, so a column named
+    ``order id`` needs no quotes here.
+
+    :raises MergeConfigError: for an empty name or part, or a backtick that is never closed.
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        part, position = _read_part(name, position)
+        parts.append(part)
+        if position == len(name):
+            return tuple(parts)
+        position += 1  # the dot
+
+
+def _read_part(name: str, start: int) -> tuple[str, int]:
+    """Read the part that begins at ``start``; give it and the position of the dot (or end) behind it."""
+    if name.startswith("`", start):
+        part, end = _read_quoted(name, start)
+    else:
+        end = name.find(".", start)
+        end = len(name) if end < 0 else end
+        part = name[start:end]
+        if "`" in part:
+            raise MergeConfigError(
+                f"{name!r} is not a name: a backtick may only stand around a whole part, doubled inside it."
+            )
+    if not part.strip():
+        raise MergeConfigError(f"{name!r} is not a name: it has an empty part.")
+    return part, end
+
+
+def _read_quoted(name: str, start: int) -> tuple[str, int]:
+    position = start + 1
+    while True:
+        closing = name.find("`", position)
+        if closing < 0:
+            raise MergeConfigError(f"{name!r} is not a name: a backtick is never closed.")
+        if not name.startswith("``", closing):
+            break
+        position = closing + 2
+    if closing + 1 < len(name) and name[closing + 1] != ".":
+        raise MergeConfigError(f"{name!r} is not a name: after a closing backtick comes a dot or the end.")
+    return name[start + 1 : closing].replace("``", "`"), closing + 1

@@ -1,0 +1,127 @@
+"""What a merge did: :class:`MergeResult`, the same in XCom, in the job's result file and in the Delta log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from airflow_delta_merge.exceptions import MergeResultError
+
+RESULT_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeResult:
+    """The metrics row, the touched-file counts and the circumstances of one merge. Rows are counts, sizes bytes.
+
+    :param table: the target as ``catalog.schema.table``, or its path.
+    :param version_read: the table version the merge was computed on.
+    :param version: the version the merge committed; None when there was nothing to commit.
+    :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``.
+    :param executor_reason: why that executor ran and how it went about it, in a sentence.
+    :param num_affected_rows: updated + deleted + inserted rows.
+    :param num_updated_rows: rows changed by UPDATE clauses, also when the new values equal the old ones.
+    :param num_deleted_rows: rows deleted; a row deleted by several source rows counts once.
+    :param num_inserted_rows: rows inserted.
+    :param num_files_before_skipping: files of the table in ``version_read``.
+    :param num_bytes_before_skipping: their size.
+    :param num_candidate_files: files left after data skipping, which were searched for matches.
+    :param num_candidate_bytes: their size.
+    :param num_touched_files: files that hold a row which a clause changed.
+    :param num_removed_files: touched files that left the table (all touched ones, without deletion vectors).
+    :param num_removed_bytes: their size.
+    :param num_added_files: files written and added, without files that only got a deletion vector.
+    :param num_added_bytes: their size.
+    :param num_deletion_vectors_added: files that got their first deletion vector.
+    :param num_deletion_vectors_removed: deletion vectors that went away with their file.
+    :param num_deletion_vectors_updated: files whose deletion vector was replaced.
+    :param metrics: all merge metrics by Delta's names, as in the table's history.
+    :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``.
+    """
+
+    table: str
+    version_read: int
+    version: int | None
+    executor: str
+    executor_reason: str
+    num_affected_rows: int = 0
+    num_updated_rows: int = 0
+    num_deleted_rows: int = 0
+    num_inserted_rows: int = 0
+    num_files_before_skipping: int = 0
+    num_bytes_before_skipping: int = 0
+    num_candidate_files: int = 0
+    num_candidate_bytes: int = 0
+    num_touched_files: int = 0
+    num_removed_files: int = 0
+    num_removed_bytes: int = 0
+    num_added_files: int = 0
+    num_added_bytes: int = 0
+    num_deletion_vectors_added: int = 0
+    num_deletion_vectors_removed: int = 0
+    num_deletion_vectors_updated: int = 0
+    metrics: dict[str, int] = field(default_factory=dict)
+    durations_ms: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A flat dict of JSON types with stable keys, plus ``result_version``."""
+        return {"result_version": RESULT_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MergeResult:
+        """Read what :meth:`to_dict` gave, checking keys and types.
+
+        :raises MergeResultError: when it is not a result of this version.
+        """
+        if data.get("result_version") != RESULT_VERSION:
+            raise MergeResultError(
+                f"This merge result has version {data.get('result_version')!r}, this package reads version "
+                f"{RESULT_VERSION}: use the same release on both ends."
+            )
+        values = {key: value for key, value in data.items() if key != "result_version"}
+        names = {f.name for f in fields(cls)}
+        if unknown := sorted(set(values) - names):
+            raise MergeResultError(f"This merge result has unknown keys: {', '.join(unknown)}.")
+        for name, value in values.items():
+            _check_type(name, value)
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise MergeResultError(f"This merge result is not complete: {error}.") from error
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> MergeResult:
+        """Read what :meth:`to_json` wrote.
+
+        :raises MergeResultError: when the text is torn, no JSON object, or no result.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise MergeResultError(f"The merge result is not JSON: {error}.") from error
+        if not isinstance(data, dict):
+            raise MergeResultError("The merge result is not a JSON object.")
+        return cls.from_dict(data)
+
+
+_TEXTS = ("table", "executor", "executor_reason")
+
+
+def _check_type(name: str, value: Any) -> None:
+    if name in _TEXTS:
+        good = isinstance(value, str)
+    elif name in ("metrics", "durations_ms"):
+        good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
+    else:
+        good = _is_int(value) or (name == "version" and value is None)
+    if not good:
+        raise MergeResultError(f"This merge result has a wrong value for {name}: {str(value)[:80]!r}.")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
