@@ -1,0 +1,145 @@
+"""Delta's jars: fetched once, checked by checksum, never resolved again.
+
+Spark has every other jar Delta needs, so these four on ``spark.jars`` are enough. ``spark.jars.packages`` would resolve
+and re-ship thirty-three at each start, which costs six to eight seconds.
+
+They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
+On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
+
+``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import logging
+import os
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+
+DELTA_VERSION = "4.4.0"
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+FOLDER_VARIABLE = "AIRFLOW_DELTA_MERGE_JARS"
+MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
+
+SHA256_OF_ARTIFACT = {
+    "delta-spark_4.2_2.13": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    "delta-kernel-api": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
+    "delta-kernel-defaults": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
+}
+
+_ATTEMPTS = 3
+_TIMEOUT_SECONDS = 60
+_CHUNK = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class DeltaJarsError(DeltaMergeError):
+    """Delta's jars are not on this machine and could not be fetched."""
+
+
+def jars_folder() -> Path:
+    """The folder that holds the jars, whether or not they are there yet."""
+    chosen = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path.home() / ".cache" / "airflow_delta_merge" / "jars" / DELTA_VERSION
+
+
+def delta_jars() -> list[str]:
+    """The absolute paths of Delta's jars, fetched first if they are missing or damaged.
+
+    :raises DeltaJarsError: when a jar is neither there nor to be had; the message tells how to bring it there.
+    """
+    folder = jars_folder()
+    return [str(_ensure(folder, artifact)) for artifact in SHA256_OF_ARTIFACT]
+
+
+def _ensure(folder: Path, artifact: str) -> Path:
+    path = folder / f"{artifact}-{DELTA_VERSION}.jar"
+    expected = SHA256_OF_ARTIFACT[artifact]
+    # All four together are 13 MB, hashed in a few hundredths of a second: cheaper than keeping a stamp of trust.
+    found = _sha256(path) if path.is_file() else None
+    if found != expected:
+        if found is not None:
+            log.warning("%s is not the jar it should be (its SHA-256 is %s); fetching it anew.", path, found)
+        _fetch(path, artifact)
+    return path
+
+
+def _fetch(path: Path, artifact: str) -> None:
+    base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
+    url = f"{base.rstrip('/')}/io/delta/{artifact}/{DELTA_VERSION}/{path.name}"
+    log.info("Fetching %s", url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A private name beside the final one: processes that fetch at the same time don't meet, and the rename is
+        # atomic, so nobody ever sees half a jar.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise DeltaJarsError(
+            f"Delta's jar {path.name} cannot be stored in {path.parent} ({error.strerror}): make the folder writable, "
+            f"or name another one in the environment variable {FOLDER_VARIABLE}."
+        ) from error
+    try:
+        os.close(handle)
+        _download(url, Path(temporary), SHA256_OF_ARTIFACT[artifact], path)
+        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a shared folder's jars from other users
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _download(url: str, temporary: Path, expected: str, path: Path) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            # The address is ours or the administrator's, and whatever comes is checked below.
+            with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response, temporary.open("wb") as file:  # noqa: S310
+                while chunk := response.read(_CHUNK):
+                    file.write(chunk)
+        except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not an address at all
+            lasting = isinstance(error, ValueError) or (isinstance(error, urllib.error.HTTPError) and error.code < 500)
+            if lasting or attempt == _ATTEMPTS:
+                raise DeltaJarsError(
+                    f"Delta's jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
+                    f"file to {path.parent} by hand or name a folder that has it in the environment variable "
+                    f"{FOLDER_VARIABLE}; a mirror of Maven Central goes into {MAVEN_VARIABLE}."
+                ) from error
+            time.sleep(2 ** (attempt - 1))
+        else:
+            break
+    found = _sha256(temporary)
+    if found != expected:
+        raise DeltaJarsError(
+            f"What came from {url} is not Delta's jar: its SHA-256 is {found}, {expected} was expected. Look whether "
+            f"a proxy answered in its place, or copy the right file to {path.parent} by hand."
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> int:
+    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        print(",".join(delta_jars()))
+    except DeltaJarsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
