@@ -1,0 +1,26 @@
+"""What Airflow's provider manager learns of this package through the ``apache_airflow_provider`` entry point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_delta_merge import __version__
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description, by the schema ``airflow/provider_info.schema.json``."""
+    integration = "Delta Merge"
+    return {
+        "package-name": "airflow-provider-delta-merge",
+        "name": integration,
+        "description": "Upserts into Delta tables through a two-phase merge engine on PySpark.",
+        "versions": [__version__],
+        "integrations": [
+            {"integration-name": integration, "external-doc-url": "https://docs.delta.io/", "tags": ["software"]}
+        ],
+        "operators": [
+            {"integration-name": integration, "python-modules": ["airflow_delta_merge.operators.delta_merge"]}
+        ],
+        "sensors": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.sensors.delta_merge"]}],
+        "hooks": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.hooks.delta_merge"]}],
+    }
