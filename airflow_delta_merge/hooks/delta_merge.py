@@ -1,0 +1,175 @@
+"""The hook that runs a merge: spark-submit with the job, the engine and Delta's jars; then the way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
+from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+from airflow_delta_merge.hooks.staging import Staging, staged
+from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.java import check_java
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.config import MergeConfig
+
+
+class DeltaMergeHook(BaseHook):
+    """Runs merges through spark-submit, where the Spark connection says, or on this machine when there is none.
+
+    On this machine (a ``local`` master) Spark gets settings for small data; what ``conf`` says goes before them:
+    as many shuffle partitions as cores, two partitions for Delta's snapshots, no web UI, and no address but localhost.
+
+    :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
+        runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode ``client`` only, so far.
+    :param conf: Spark properties.
+    :param jars: further jars, comma-separated; Delta's own are always there.
+    :param packages: Maven coordinates of further jars, comma-separated, e.g. for an object store. They are resolved
+        at each start, which takes seconds: prefer ``jars``.
+    :param driver_memory: memory of the driver, e.g. ``2g``; on this machine that is all of Spark. (Default: 1g)
+    :param executor_memory: memory of each executor, e.g. ``2g``.
+    :param executor_cores: cores of each executor.
+    :param num_executors: how many executors to start.
+    :param total_executor_cores: cores of all executors together, on a standalone master.
+    :param name: the name of the Spark application.
+    :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
+        beside the Python that runs Airflow.
+    :param verbose: whether spark-submit tells what it was given.
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = "spark_default"
+    conn_type = "spark"
+    hook_name = "Delta Merge"
+
+    def __init__(
+        self,
+        *,
+        conn_id: str = default_conn_name,
+        conf: Mapping[str, Any] | None = None,
+        jars: str | None = None,
+        packages: str | None = None,
+        driver_memory: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | None = None,
+        num_executors: int | None = None,
+        total_executor_cores: int | None = None,
+        name: str = "delta-merge",
+        spark_binary: str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+        self.conf = dict(conf or {})
+        self._submit_arguments: dict[str, Any] = {
+            "conn_id": conn_id,
+            "jars": jars,
+            "packages": packages,
+            "driver_memory": driver_memory,
+            "executor_memory": executor_memory,
+            "executor_cores": executor_cores,
+            "num_executors": num_executors,
+            "total_executor_cores": total_executor_cores,
+            "name": name,
+            "spark_binary": spark_binary,
+            "verbose": verbose,
+        }
+        self._running: SparkSubmit | None = None
+
+    def get_conn(self) -> None:
+        """There is nothing to connect to: each merge starts a Spark application of its own."""
+
+    def merge(self, config: MergeConfig) -> MergeResult:
+        """Run one merge to its end.
+
+        :param config: what to merge.
+        :return: what the merge did.
+        :raises DeltaMergeException: when it failed; :class:`DeltaMergeFailException` when another try cannot help.
+        """
+        try:
+            with staged(config) as staging:
+                self._running = submit = self._prepare(staging)
+                exit_code = submit.run(str(staging.application))
+                return self._read_result(staging, config, submit, exit_code)
+        except DeltaMergeError as error:
+            raise DeltaMergeException(str(error)) from error
+        finally:
+            self._running = None
+
+    def on_kill(self) -> None:
+        """End the Spark application of the merge that runs, if one does."""
+        if self._running is not None:
+            self._running.on_kill()
+
+    def _prepare(self, staging: Staging) -> SparkSubmit:
+        submit = SparkSubmit(
+            **self._submit_arguments,
+            py_files=str(staging.py_files),
+            properties_file=str(staging.properties),
+            application_args=[
+                *("--config", str(staging.config)),
+                *("--result", str(staging.result)),
+                *("--parent-pid", str(os.getpid())),
+            ],
+        )
+        check_java()
+        submit.check_master()
+        submit.add_jars(delta_jars())
+        staging.write_properties(self._properties(submit))
+        return submit
+
+    def _properties(self, submit: SparkSubmit) -> dict[str, Any]:
+        defaults: dict[str, Any] = {"spark.log.level": "WARN"}
+        if submit.is_local:
+            defaults |= {
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": max(2, _local_cores(submit.master)),
+                "spark.databricks.delta.snapshotPartitions": 2,
+            }
+        return {**defaults, **self.conf}
+
+    def _read_result(self, staging: Staging, config: MergeConfig, submit: SparkSubmit, exit_code: int) -> MergeResult:
+        target = config.target.to_sql()
+        outcome = _read_json(staging)
+        if outcome is None:
+            raise error_of_exit(exit_code, submit.last_line, target, killed=submit.killed)
+        if "error" in outcome:
+            raise error_of_job(outcome["error"], target)
+        result = MergeResult.from_dict(outcome["result"])
+        if exit_code:
+            # The result is written after the commit, so the merge is done; to fail now would make it run twice.
+            self.log.warning("Spark ended with exit code %s, but after the merge was done.", exit_code)
+        return result
+
+
+def _local_cores(master: str) -> int:
+    """The cores of a local master: ``local`` has one, ``local[4]`` and ``local[4,2]`` four, ``local[*]`` all."""
+    found = re.match(r"local\[(\d+)", master)
+    if found:
+        return int(found[1])
+    if master == "local":
+        return 1
+    with suppress(AttributeError):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _read_json(staging: Staging) -> dict[str, Any] | None:
+    try:
+        outcome = json.loads(staging.result.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
+    if not isinstance(outcome, dict) or not isinstance(outcome.get("error", outcome.get("result")), dict):
+        raise MergeResultError("The job's result file holds neither a result nor an error.")
+    return outcome

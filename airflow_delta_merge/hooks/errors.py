@@ -1,0 +1,78 @@
+"""From what went wrong in Spark to an Airflow error: a sentence to act on, and whether another try makes sense."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+# Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
+# come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
+# syntax or rule (unknown columns, types that don't fit).
+_LASTING_CLASSES = ("0A", "21", "22", "23", "42")
+# Of these the ones that time may cure: a table, path or schema that isn't there yet.
+_PASSING_STATES = ("42P01", "42K03", "42704")
+_LASTING_TYPES = ("MergeConfigError", "NotImplementedError")
+
+
+class DeltaMergeException(AirflowException):
+    """A merge failed; Airflow's retries apply.
+
+    :param message: what happened and what to do, in sentences.
+    :param condition: the error condition of Delta or Spark, if there is one.
+    :param sql_state: its SQLSTATE, if there is one.
+    """
+
+    def __init__(self, message: str, *, condition: str | None = None, sql_state: str | None = None) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.sql_state = sql_state
+
+
+class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
+    """A merge failed in a way that another try cannot cure, so Airflow doesn't make one."""
+
+
+def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
+    """The Airflow error for the ``error`` part of a job's result file."""
+    condition, sql_state = error.get("condition"), error.get("sql_state")
+    message = str(error.get("message") or "no reason was given.")
+    suffix = f" [{condition}]" if condition and condition not in message else ""
+    cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
+    return cls(f"The merge into {target} failed: {message}{suffix}", condition=condition, sql_state=sql_state)
+
+
+def _is_lasting(error: Mapping[str, Any]) -> bool:
+    if error.get("type") in _LASTING_TYPES:
+        return True
+    state = str(error.get("sql_state") or "")
+    return state[:2] in _LASTING_CLASSES and state not in _PASSING_STATES
+
+
+def error_of_exit(exit_code: int, last_line: str, target: str, *, killed: bool) -> DeltaMergeException:
+    """The Airflow error for a spark-submit that ended without a result file."""
+    what = f"The merge into {target} was not completed: "
+    check = "Whether it committed stands in the table's history."
+    if killed:
+        return DeltaMergeException(f"{what}Airflow ended this task, and Spark with it. {check}")
+    if (number := _signal_number(exit_code)) is not None:
+        name = signal.Signals(number).name
+        hint = ""
+        if number == signal.SIGKILL:
+            hint = (
+                " This is how a machine that runs out of memory ends processes: look at its memory, and at "
+                "driver_memory."
+            )
+        return DeltaMergeException(f"{what}Spark was killed from outside by {name}.{hint} {check}")
+    said = f" It last said: {last_line}" if last_line else ""
+    return DeltaMergeException(
+        f"{what}Spark ended with exit code {exit_code} and left no result; the reason stands in its output above.{said}"
+    )
+
+
+def _signal_number(exit_code: int) -> int | None:
+    """The signal behind an exit code: negative for spark-submit itself, above 128 for the Python process under it."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    return number if number in {member.value for member in signal.Signals} else None

@@ -1,0 +1,183 @@
+"""Airflow's ``SparkSubmitHook``, as a merge needs it: local without a connection, and gone entirely when killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, Connection
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+LOCAL_MASTER = "local[*]"
+
+_SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
+_SECONDS_TO_CONNECT = 5.0
+
+
+class SparkConnectionError(DeltaMergeError):
+    """The Spark connection is missing, can't be used for a merge, or its master does not answer."""
+
+
+class SparkSubmit(SparkSubmitHook):
+    """Runs one spark-submit in a process group of its own.
+
+    Differs from its base in this:
+
+    - Without the connection ``spark_default`` it runs ``local[*]``. (The base would go to YARN.) Any other connection
+      that isn't there is an error: whoever names one doesn't mean this machine.
+    - A spark-submit that isn't on the PATH is looked for beside the Python that runs Airflow, where pip puts it.
+    - Properties come by file only, and ``spark-defaults.conf`` still counts.
+    - Killing it ends the JVM *and* the Python process under it.
+    """
+
+    _submit_sp: Popen[str] | None
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.killed = False
+        self.last_line = ""
+        self._check_connection()
+
+    @property
+    def master(self) -> str:
+        """The master that spark-submit gets."""
+        return str(self._connection["master"])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are one process on this machine."""
+        return self.master == "local" or self.master.startswith(("local[", "local-cluster["))
+
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Connection:
+        """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
+        try:
+            return super().get_connection(conn_id)
+        except AirflowNotFoundException as error:
+            if conn_id != cls.default_conn_name:
+                # Not an AirflowException, which the base would take for leave to use YARN.
+                raise SparkConnectionError(
+                    f"There is no Airflow connection {conn_id!r}: create it, or leave conn_id away to run Spark on "
+                    "this machine."
+                ) from error
+            return Connection(conn_id=conn_id, conn_type=cls.conn_type, host=LOCAL_MASTER)
+
+    def _check_connection(self) -> None:
+        if self.master == "spark://":
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} names no master: put one into its host, e.g. local[*], yarn "
+                "or spark://host:7077."
+            )
+        if self._connection["deploy_mode"] == "cluster":
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} has deploy mode cluster, from where a merge's result cannot "
+                "be read back yet: use deploy mode client."
+            )
+
+    def check_master(self) -> None:
+        """Fail at once where Spark would try for a minute: when no standalone master answers.
+
+        :raises SparkConnectionError: when none of the addresses takes a connection.
+        """
+        if not self.master.startswith("spark://"):
+            return
+        reasons = []
+        for address in self.master.removeprefix("spark://").split(","):
+            host, _, port = address.rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_CONNECT):
+                    return
+            except (OSError, ValueError) as error:
+                reasons.append(f"{address}: {error}")
+        raise SparkConnectionError(
+            f"No Spark master answers at {self.master} ({'; '.join(reasons)}): check the host and port in the Airflow "
+            f"connection {self._conn_id!r}, and that the master runs and can be reached from this worker."
+        )
+
+    def add_jars(self, jars: Sequence[str]) -> None:
+        """Give these jars to driver and executors."""
+        if self.is_local:
+            # On the class path they are used where they lie; by --jars they would be copied at each start.
+            self._driver_class_path = ":".join(filter(None, [*jars, self._driver_class_path]))
+        else:
+            self._jars = ",".join(filter(None, [*jars, self._jars]))
+
+    def run(self, application: str) -> int:
+        """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
+        try:
+            self.submit(application, start_new_session=True, env=self._environment())
+        except AirflowException:
+            # It says "Cannot execute" and the command; the caller knows more from the result file.
+            if self._submit_sp is None:
+                raise
+        except BaseException:
+            self.on_kill()
+            raise
+        assert self._submit_sp is not None
+        return self._submit_sp.wait()
+
+    def _environment(self) -> dict[str, str]:
+        env = dict(os.environ)
+        if "PYSPARK_PYTHON" not in env:
+            # The driver runs here, so with this Python, also when no virtual environment is activated.
+            env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if self.is_local:
+            env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
+        return env
+
+    def on_kill(self) -> None:
+        """End the whole process group of spark-submit, first politely."""
+        self.killed = True
+        if self._submit_sp is not None:
+            _end_group(self._submit_sp)
+        super().on_kill()
+
+    def _get_spark_binary_path(self) -> list[str]:
+        binary = str(self._connection["spark_binary"] or DEFAULT_SPARK_BINARY)
+        found = shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
+        if found is None:
+            raise SparkConnectionError(
+                f"There is no {binary} on the PATH nor beside {sys.executable}: install pyspark for this Python, or "
+                "give its path as spark_binary."
+            )
+        return [found]
+
+    def _build_spark_common_args(self) -> list[str]:
+        # A properties file would by itself switch spark-defaults.conf off.
+        return [*super()._build_spark_common_args(), "--load-spark-defaults"]
+
+    def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
+        super()._process_spark_submit_log(self._remember(itr))
+
+    def _remember(self, lines: Iterator[str]) -> Iterator[str]:
+        for line in lines:
+            self.last_line = line.strip() or self.last_line
+            yield line
+
+
+def _end_group(leader: Popen[str]) -> None:
+    """Ask every process of a group to end, and make them after a few seconds.
+
+    Runs inside Airflow's signal handler too, while the interrupted code may hold the Popen's lock: so it polls only.
+    """
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+        os.killpg(leader.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(0.05)
+        os.killpg(leader.pid, signal.SIGKILL)

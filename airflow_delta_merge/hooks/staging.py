@@ -1,0 +1,107 @@
+"""What travels with one merge: the job, the engine as py-files, the config and Spark's properties.
+
+All of it lies in one private folder per merge, so that neither a config nor a property ever stands on a command line
+or in an environment variable, where every user of the machine could read it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.config import MergeConfig
+
+PACKAGE = Path(__file__).resolve().parent.parent
+TRAVELLING_MODULES = ("__init__.py", "config.py", "exceptions.py", "identifiers.py", "result.py")
+TRAVELLING_FOLDERS = ("engine",)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The files of one merge.
+
+    :param folder: the private folder they are in.
+    """
+
+    folder: Path
+
+    @property
+    def application(self) -> Path:
+        return self.folder / "airflow_delta_merge_job.py"
+
+    @property
+    def py_files(self) -> Path:
+        return self.folder / "airflow_delta_merge.zip"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.json"
+
+    @property
+    def properties(self) -> Path:
+        return self.folder / "spark.properties"
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
+
+    def write_properties(self, properties: Mapping[str, Any]) -> None:
+        """Write Spark properties as a Java properties file."""
+        lines = [f"{_escape(name)}={_escape(_text(value))}\n" for name, value in properties.items()]
+        _write_private(self.properties, "".join(lines))
+
+
+@contextmanager
+def staged(config: MergeConfig) -> Iterator[Staging]:
+    """A private folder with the job, the engine and ``config``; it is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="airflow_delta_merge_", ignore_cleanup_errors=True) as folder:
+        staging = Staging(Path(folder))
+        # The job is copied out of the package: a script's folder is the first entry of sys.path, and there the
+        # package's own modules would be taken for top-level ones.
+        _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
+        write_py_files(staging.py_files)
+        _write_private(staging.config, config.to_json())
+        yield staging
+
+
+def write_py_files(path: Path) -> None:
+    """Zip the parts of this package that run inside Spark, always to the same bytes."""
+    modules = [PACKAGE / name for name in TRAVELLING_MODULES]
+    for folder in TRAVELLING_FOLDERS:
+        modules += sorted((PACKAGE / folder).rglob("*.py"))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in modules:
+            entry = zipfile.ZipInfo(module.relative_to(PACKAGE.parent).as_posix())
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, module.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def _write_private(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escape(text: str) -> str:
+    """Escape every character that means something in a properties file, or that isn't printable ASCII."""
+    return "".join(_escape_character(character) for character in text)
+
+
+def _escape_character(character: str) -> str:
+    if character in "\\=:#! ":
+        return "\\" + character
+    if " " < character <= "~":
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,0 +1,60 @@
+"""The one prerequisite that no Python package brings: Java 17 or 21, looked for as spark-submit looks for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+
+SUPPORTED_VERSIONS = (17, 21)
+
+_FIX = (
+    "Install Java 17 or 21 (e.g. `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`) and have "
+    "JAVA_HOME name its folder, or `java` be on the PATH."
+)
+
+
+class JavaError(DeltaMergeError):
+    """Java is missing, doesn't start, or has a version that Spark and Delta don't run on."""
+
+
+def check_java() -> tuple[str, int]:
+    """Find Java as spark-submit does: ``JAVA_HOME`` if it is set, else the ``PATH``.
+
+    :return: the path of the executable and its major version.
+    :raises JavaError: with the fix, when there is none, it does not start, or its version is not supported.
+    """
+    java = _find()
+    major = _major_version(java)
+    if major not in SUPPORTED_VERSIONS:
+        raise JavaError(f"Spark needs Java 17 or 21, but {java} is Java {major}. {_FIX}")
+    return java, major
+
+
+def _find() -> str:
+    home = os.environ.get("JAVA_HOME", "")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise JavaError(f"Spark needs Java, but JAVA_HOME is {home}, and there is no executable {java}. {_FIX}")
+        return str(java)
+    on_path = shutil.which("java")
+    if on_path is None:
+        raise JavaError(f"Spark needs Java, and this machine has none: no JAVA_HOME, no `java` on the PATH. {_FIX}")
+    return on_path
+
+
+def _major_version(java: str) -> int:
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JavaError(f"Spark needs Java, but {java} does not start ({error}). {_FIX}") from error
+    # e.g. `openjdk version "17.0.15" 2025-04-15`; Java 8 calls itself 1.8.
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if found is None:
+        raise JavaError(f"Spark needs Java, but {java} does not tell its version. {_FIX}")
+    return int(found[1])

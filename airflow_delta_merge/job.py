@@ -1,0 +1,164 @@
+"""The PySpark application: a merge config in, a merge result out, both as JSON files.
+
+Runs wherever spark-submit puts the driver, so it needs nothing but the standard library, pyspark and the parts of this
+package that travel as py-files. The result file is the only way back: ``{"result": {...}}`` after a merge,
+``{"error": {...}}`` after a failure. It appears at once or not at all, readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the merge that the config file describes; 0 after success, 1 after a failure told on stderr."""
+    options = _parse(arguments)
+    if options.parent_pid:
+        _end_with(options.parent_pid)
+    try:
+        outcome = _merge(MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8")), Path(options.result))
+    except Exception as error:
+        outcome = {"error": describe_error(error)}
+        write_outcome(Path(options.result), outcome)
+        if not isinstance(error, (DeltaMergeError, NotImplementedError)):
+            traceback.print_exc()
+        print(f"The merge failed: {outcome['error']['message']}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="airflow_delta_merge_job", description="Merge into a Delta table.")
+    parser.add_argument("--config", required=True, help="file with the merge config as JSON")
+    parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
+    parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
+    return parser.parse_args(arguments)
+
+
+def _merge(config: MergeConfig, result_path: Path) -> dict[str, Any]:
+    from airflow_delta_merge import engine
+
+    spark = _session()
+    try:
+        outcome = {"result": engine.merge(spark, config).to_dict()}
+        # Before the session ends: what was committed must be told, however badly Spark shuts down.
+        write_outcome(result_path, outcome)
+    finally:
+        spark.stop()
+    return outcome
+
+
+def _session() -> SparkSession:
+    """A session as spark-submit configured it, with Delta's extension and catalog where they are lacking."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    # Without a running JVM a SparkConf knows nothing of what was given to spark-submit.
+    SparkContext._ensure_initialized()
+    conf = SparkConf()
+    extensions = [name for name in (conf.get("spark.sql.extensions", "") or "").split(",") if name]
+    if DELTA_EXTENSION not in extensions:
+        conf.set("spark.sql.extensions", ",".join([*extensions, DELTA_EXTENSION]))
+    conf.setIfMissing("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    try:
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        reason = describe_error(error)
+        master = conf.get("spark.master", "") or "no master"
+        raise MergeExecutionError(
+            f"Spark did not start on {master}: {reason['message']} Check the master in the Spark connection, that it "
+            "can be reached from here, and that it runs the same version of Spark.",
+            condition=reason["condition"],
+            sql_state=reason["sql_state"],
+        ) from error
+    return spark
+
+
+def describe_error(error: BaseException) -> dict[str, str | None]:
+    """What is worth telling of an error: type, Delta's or Spark's error condition, SQLSTATE and a message."""
+    described: dict[str, str | None] = {
+        "type": type(error).__name__,
+        "condition": getattr(error, "condition", None),
+        "sql_state": getattr(error, "sql_state", None),
+        "message": str(error) or type(error).__name__,
+    }
+    if callable(getattr(error, "getCondition", None)):  # pyspark's own exceptions
+        described["condition"] = _quietly(error, "getCondition")
+        described["sql_state"] = _quietly(error, "getSqlState")
+    java = getattr(error, "java_exception", None)  # py4j's: str(error) would be the whole Java stack
+    if java is not None:
+        described["message"] = _quietly(java, "toString") or described["message"]
+    return described
+
+
+def _quietly(obj: Any, method: str) -> str | None:
+    """Call a method that may itself fail, e.g. because the JVM is gone."""
+    try:
+        value = getattr(obj, method)()
+    except Exception:
+        return None
+    return None if value is None else str(value)
+
+
+def write_outcome(path: Path, outcome: dict[str, Any]) -> None:
+    """Write JSON so that a reader finds all of it or no file, with mode 0600."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(outcome, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _end_with(pid: int) -> None:
+    """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
+
+    Whoever started us kills us when asked to; this is for the day they are killed themselves and can't.
+    """
+
+    def watch() -> None:
+        while _is_alive(pid):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
