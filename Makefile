@@ -1,0 +1,51 @@
+# Each habit has its target; `make` alone lists them. Needed beforehand: Python 3.11+, and Java 17 or 21 for Spark.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help java install demo test lint format fuzz clean
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# An environment of the caller must not end up as ours, nor an Airflow of theirs be changed.
+export UV_PROJECT_ENVIRONMENT := .venv
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME AIRFLOW_HOME
+
+# Each worker drives a Spark of its own, which takes about 3 GB: as many as cores and memory bear.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/meminfo 2>/dev/null || echo 8)
+WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+java:
+	@scripts/check_java.sh
+
+install: $(INSTALLED) ## Make .venv with everything the other targets need, and fetch Delta's jars
+	@$(BIN)/python -m airflow_delta_merge.jars > /dev/null
+
+$(INSTALLED): pyproject.toml uv.lock
+	@scripts/uv.sh sync --frozen --quiet
+	@touch $@
+
+demo: java install ## Three days of real flights through Airflow into a Delta table (some 3 minutes)
+	@$(BIN)/python scripts/demo.py
+
+test: java install ## The whole suite
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
+	@$(BIN)/pytest tests/differential -k fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
+
+lint: $(INSTALLED) ## ruff, and mypy strict on the package
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(INSTALLED) ## Put the code into shape with ruff
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean: ## Remove what the demo, the tests and the tools left behind (.venv stays)
+	@rm -rf .demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log dist build
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

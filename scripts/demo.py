@@ -1,0 +1,424 @@
+"""Run the demo DAG with a real Airflow of its own in ``.demo/`` and show what its merges did.
+
+``make demo`` calls this. It starts Airflow's API server, DAG processor and scheduler on a SQLite database, lets the
+scheduler catch up the DAG's three daily intervals, has it run the last one once more, and reads everything it shows
+from Airflow's REST API (XCom) and the table's own Delta log. All output of Airflow goes to ``.demo/demo.log``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+FOLDER = CHECKOUT / ".demo"
+HOME = FOLDER / "airflow"
+LOG = FOLDER / "demo.log"
+TABLE = FOLDER / "flights"
+DAG_ID = "flights_daily_upsert"
+MERGE_TASK = "merge"
+INTERVALS = 3
+READY_SECONDS = 180
+RUN_SECONDS = 600
+POLL_SECONDS = 0.5
+
+sys.path.insert(0, str(CHECKOUT / "dags"))
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass
+class Progress:
+    """Progress lines, each with the seconds since the start."""
+
+    started: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        print(f"[{self.seconds:4.0f} s] {text}", flush=True)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+@dataclass
+class Airflow:
+    """An Airflow of its own: home, database, and the three processes that run DAGs."""
+
+    port: int
+    log: Any
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    token: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def write_config(self) -> None:
+        """Write ``airflow.cfg``; that way one can look around later with nothing but AIRFLOW_HOME set."""
+        settings: dict[str, dict[str, object]] = {
+            "core": {
+                "dags_folder": CHECKOUT / "dags",
+                "load_examples": False,
+                "dags_are_paused_at_creation": False,
+                "parallelism": 2,
+                "simple_auth_manager_all_admins": True,
+                "execution_api_server_url": f"{self.url}/execution/",
+            },
+            "database": {"sql_alchemy_conn": f"sqlite:///{HOME / 'airflow.db'}"},
+            "logging": {"base_log_folder": HOME / "logs"},
+            "api": {"host": "127.0.0.1", "port": self.port, "base_url": self.url, "workers": 1},
+            "api_auth": {"jwt_secret": secrets.token_hex(32)},
+            "scheduler": {"scheduler_idle_sleep_time": 0.5},
+        }
+        lines = []
+        for section, options in settings.items():
+            lines += [f"[{section}]", *(f"{name} = {value}".replace("%", "%%") for name, value in options.items()), ""]
+        HOME.mkdir(parents=True)
+        (HOME / "airflow.cfg").write_text("\n".join(lines))
+
+    def migrate(self) -> None:
+        done = subprocess.run([*_airflow("db", "migrate")], env=_environment(), stdout=self.log, stderr=self.log)
+        if done.returncode != 0:
+            raise DemoError("Airflow's database could not be made (`airflow db migrate` failed)")
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            # A session of its own, so that the end of the demo ends its workers and Spark too.
+            self.processes[name] = subprocess.Popen(
+                _airflow(*name.split()), env=_environment(), stdout=self.log, stderr=self.log, start_new_session=True
+            )
+
+    def check_alive(self) -> None:
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise DemoError(f"Airflow's {name.split()[0]} ended with exit code {process.returncode}")
+
+    def stop(self) -> None:
+        for kind, patience in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
+            for process in self.processes.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, kind)
+            until = time.monotonic() + patience
+            for process in self.processes.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.1, until - time.monotonic()))
+
+    def wait_until_ready(self) -> None:
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            self.check_alive()
+            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+                self.token = self.call("/auth/token")["access_token"]
+                return
+            if time.monotonic() > until:
+                raise DemoError(f"Airflow's API server did not answer within {READY_SECONDS} s")
+            time.sleep(POLL_SECONDS)
+
+    def call(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers)  # noqa: S310 - our own address
+        # No proxy for this machine's own address; Airflow may answer slowly while it starts.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=30) as answer:
+            result: dict[str, Any] = json.load(answer)
+        return result
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The DAG's runs, oldest interval first; none while the DAG is not parsed yet."""
+        try:
+            runs = self.call(f"/api/v2/dags/{DAG_ID}/dagRuns?order_by=logical_date")["dag_runs"]
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            return []
+        return list(runs)
+
+    def tasks(self, run_id: str) -> list[dict[str, Any]]:
+        answer = self.call(f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances")
+        return list(answer["task_instances"])
+
+    def merge_result(self, run_id: str) -> dict[str, Any]:
+        entry = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/{MERGE_TASK}/xcomEntries/return_value"
+        value = self.call(entry)["value"]
+        return dict(json.loads(value) if isinstance(value, str) else value)
+
+    def clear(self, run_id: str) -> None:
+        self.call(f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/clear", {"dry_run": False})
+
+
+def main() -> int:
+    FOLDER.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, _leave)
+    with _only_one(), contextlib.ExitStack() as stack:
+        _start_afresh()
+        log = stack.enter_context(LOG.open("ab"))
+        airflow = Airflow(_free_port(), log)
+        stack.callback(airflow.stop)
+        try:
+            _demo(airflow, Progress())
+        except (DemoError, OSError) as error:
+            print(f"\nThe demo failed: {error}. Details are in {_short(LOG)}.", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("\nThe demo was stopped.", file=sys.stderr)
+            return 130
+    return 0
+
+
+def _demo(airflow: Airflow, progress: Progress) -> None:
+    progress.say(f"Making a new Airflow in {_short(HOME)}; its output goes to {_short(LOG)}")
+    airflow.write_config()
+    airflow.migrate()
+    progress.say("Starting its API server, DAG processor and scheduler")
+    airflow.start("api-server", "dag-processor")
+    airflow.wait_until_ready()
+    airflow.start("scheduler --skip-serve-logs")
+    progress.say(f"Airflow answers at {airflow.url}; the scheduler now catches up {INTERVALS} daily intervals")
+
+    runs = _follow(airflow, progress, set())
+    results = [airflow.merge_result(run["dag_run_id"]) for run in runs]
+    rows = [_interval(run, result) for run, result in zip(runs, results, strict=True)]
+    before = _fingerprint()
+    last = runs[-1]
+    progress.say(f"Running {_day(last)} once more")
+    airflow.clear(last["dag_run_id"])
+    again = _follow(airflow, progress, {run["dag_run_id"] for run in runs[:-1]})[-1]
+    result_again = airflow.merge_result(again["dag_run_id"])
+    rows.append(_interval(again, result_again, " again"))
+    after = _fingerprint()
+
+    counts = ("inserted", "updated", "deleted")
+    print("\nWhat each interval's merge did, as it came through XCom\n")
+    _print_table(("interval", *counts, "files touched", "of files there", "merge s", "whole run s"), rows)
+    print(f"\nThe table's history ({_short(TABLE)}/_delta_log)\n")
+    _print_table(("version", "operation", *counts, "files removed", "files added"), _history())
+    print()
+    _judge(before, after, date.fromisoformat(_day(last)))
+    progress.say("Done")
+
+
+def _follow(airflow: Airflow, progress: Progress, done: set[str]) -> list[dict[str, Any]]:
+    """Say what runs until all intervals but the ``done`` ones have succeeded; all runs then, in order."""
+    said: set[tuple[str, str]] = set()
+    until = time.monotonic() + RUN_SECONDS
+    while time.monotonic() < until:
+        airflow.check_alive()
+        time.sleep(POLL_SECONDS)
+        runs = airflow.runs()
+        for run in (run for run in runs if run["dag_run_id"] not in done):
+            if run["state"] == "running" and (task := _running_task(airflow, run, said)):
+                progress.say(f"{_day(run)}: {task} …")
+                break  # one line at a poll
+            if run["state"] == "failed":
+                raise DemoError(_failure(airflow, run))
+            if run["state"] == "success":
+                progress.say(f"{_day(run)}: done")
+                done.add(run["dag_run_id"])
+                break
+        if len(done) == INTERVALS:
+            return runs
+    raise DemoError(f"the intervals did not end within {RUN_SECONDS} s")
+
+
+def _running_task(airflow: Airflow, run: Mapping[str, Any], said: set[tuple[str, str]]) -> str | None:
+    for task in airflow.tasks(run["dag_run_id"]):
+        key = (run["dag_run_id"], task["task_id"])
+        if task["state"] == "running" and key not in said:
+            said.add(key)
+            return str(task["task_id"])
+    return None
+
+
+def _failure(airflow: Airflow, run: Mapping[str, Any]) -> str:
+    failed = [task["task_id"] for task in airflow.tasks(run["dag_run_id"]) if task["state"] == "failed"]
+    logs = HOME / "logs" / f"dag_id={DAG_ID}" / f"run_id={run['dag_run_id']}"
+    where = f"; its log is in {_short(logs)}/task_id={failed[0]}" if failed else ""
+    return f"in the interval {_day(run)} {', '.join(failed) or 'a task'} failed{where}"
+
+
+def _interval(run: Mapping[str, Any], result: Mapping[str, Any], remark: str = "") -> tuple[object, ...]:
+    return (
+        _day(run) + remark,
+        result["num_inserted_rows"],
+        result["num_updated_rows"],
+        result["num_deleted_rows"],
+        result["num_touched_files"],
+        result["num_files_before_skipping"],
+        f"{result['durations_ms']['total'] / 1000:.1f}",
+        f"{run['duration']:.1f}",
+    )
+
+
+def _history() -> list[tuple[object, ...]]:
+    """The versions as the Delta log tells them, with the metrics Delta itself keeps of a MERGE."""
+    names = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+    files = ("numTargetFilesRemoved", "numTargetFilesAdded")
+    rows = []
+    for version, actions in _commits():
+        info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        metrics = info.get("operationMetrics", {})
+        rows.append((version, info["operation"], *(metrics.get(name, "") for name in (*names, *files))))
+    return rows
+
+
+def _commits() -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    for path in sorted((TABLE / "_delta_log").glob("*.json")):
+        yield int(path.stem), [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The state of the table: its version, its live files and a checksum of its rows."""
+
+    version: int
+    files: frozenset[str]
+    rows: int
+    checksum: str
+
+
+def _fingerprint() -> Fingerprint:
+    import pandas as pd
+
+    commits = list(_commits())
+    live: set[str] = set()
+    for _, actions in commits:
+        live |= {action["add"]["path"] for action in actions if "add" in action}
+        live -= {action["remove"]["path"] for action in actions if "remove" in action}
+    # Hive-style folders hold the partition column, which pandas gets from the path.
+    frames = [pd.read_parquet(TABLE / name).assign(flight_month=name.split("/")[0].split("=")[1]) for name in live]
+    rows = pd.concat(frames)
+    return Fingerprint(commits[-1][0], frozenset(live), len(rows), _checksum(rows))
+
+
+def _checksum(rows: Any) -> str:
+    """A checksum that does not depend on the rows' order."""
+    import pandas as pd
+
+    import flights_feed
+
+    plain = pd.DataFrame({name: rows[name].astype("string").fillna("") for name in flights_feed.TABLE_COLUMNS})
+    return f"{int(pd.util.hash_pandas_object(plain, index=False).sum()):016x}"
+
+
+def _expected_checksum(day: date) -> str:
+    """The checksum of what the feed's rule says of that day, computed without any merge."""
+    import pandas as pd
+
+    import flights_feed
+
+    path = flights_feed.write_parquet(
+        flights_feed.snapshot(flights_feed.read_flights(), day), FOLDER / "expected.parquet"
+    )
+    return _checksum(pd.read_parquet(path))
+
+
+def _judge(before: Fingerprint, after: Fingerprint, day: date) -> None:
+    if before != after:
+        raise DemoError(
+            f"the second run of {day} changed the table: version {before.version} → {after.version}, "
+            f"{before.rows} → {after.rows} rows, checksum {before.checksum} → {after.checksum}"
+        )
+    print(
+        f"The second run of {day} changed nothing: the table still has version {after.version}, the same "
+        f"{len(after.files)} files,\n{after.rows:,} rows and checksum {after.checksum}."
+    )
+    if after.checksum != _expected_checksum(day):
+        raise DemoError(f"the table's rows are not those that the data rule gives for {day}")
+    print(f"Its rows are exactly those that the data rule gives for {day} without any merge.\n")
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    table = [list(header)] + [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    for row in table:
+        first, *others = zip(row, widths, strict=True)
+        print("  " + first[0].ljust(first[1]) + "".join(f"  {cell:>{width}}" for cell, width in others))
+
+
+def _day(run: Mapping[str, Any]) -> str:
+    return str(run["data_interval_start"])[:10]
+
+
+def _airflow(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).parent / "airflow"), *arguments]
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without their Airflow's settings, and with the venv's programs on PATH."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AIRFLOW_") or name.startswith("AIRFLOW_DELTA_MERGE_")
+    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    proxies = ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1"]))
+    return kept | {
+        "AIRFLOW_HOME": str(HOME),
+        "FLIGHTS_DEMO_FOLDER": str(FOLDER),
+        "PATH": path,
+        "no_proxy": proxies,
+        "NO_PROXY": proxies,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _start_afresh() -> None:
+    for path in FOLDER.iterdir():
+        if path.name == "lock":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    with (FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"Another demo is running in {FOLDER}; wait for its end.", file=sys.stderr)
+            raise SystemExit(1) from None
+        yield
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(CHECKOUT))
+
+
+def _leave(signum: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
