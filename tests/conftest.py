@@ -1,0 +1,86 @@
+"""One Spark session for the whole run (one for each worker of pytest-xdist), and the options of the suite.
+
+Tests that ask for the ``spark`` fixture get the ``spark`` marker, so ``-m "not spark"`` runs without Java.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SESSION_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Tables here have a handful of rows: the defaults (200, 50, 32) would only start empty tasks.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    "spark.databricks.delta.stalenessLimit": "0",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("delta merge")
+    group.addoption(
+        "--oracle-only",
+        action="store_true",
+        help="run the differential cases on the built-in MERGE only, checking that each case does what it says",
+    )
+    group.addoption("--fuzz-examples", type=int, default=None, help="how many statements the fuzz tests make up")
+    group.addoption("--fuzz-seed", type=int, default=None, help="the seed of a fuzz run, to repeat a failure")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: needs a SparkSession, hence Java")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with Delta; warehouse and metastore live in a folder of this run."""
+    from pyspark.sql import SparkSession
+
+    os.environ["TZ"] = "UTC"  # collect() turns timestamps into local time
+    time.tzset()
+    home = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").appName("airflow_delta_merge tests")
+    for name, value in SESSION_SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = (
+        builder.config("spark.jars", ",".join(_delta_jars()))
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:+UseSerialGC")
+    )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests
+    yield session
+    session.stop()
+
+
+def _delta_jars() -> list[str]:
+    try:
+        from airflow_delta_merge.jars import delta_jars
+    except ImportError:
+        return [str(jar) for jar in sorted(Path("/tmp/jars").glob("*.jar"))]
+    return [str(jar) for jar in delta_jars()]

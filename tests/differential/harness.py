@@ -1,0 +1,452 @@
+"""Runs a case by both engines and compares all that a merge leaves behind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.cases import Case, Table
+from tests.differential.delta_log import Action, DeltaTableLog
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_delta_merge.result import MergeResult
+
+NUM_ROWS = ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
+
+# Error conditions that only wrap the one that tells what happened.
+_WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
+
+ROW_METRICS = (
+    "numSourceRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsMatchedUpdated",
+    "numTargetRowsNotMatchedBySourceUpdated",
+    "numTargetRowsDeleted",
+    "numTargetRowsMatchedDeleted",
+    "numTargetRowsNotMatchedBySourceDeleted",
+)
+# Rows that were copied only because their file was rewritten: fewer is better, if files were left alone for it.
+COPY_METRICS = ("numTargetRowsCopied", "numOutputRows")
+LESS_IS_BETTER = ("numTargetFilesRemoved", "numTargetBytesRemoved")
+DELETION_VECTOR_METRICS = (
+    "numTargetDeletionVectorsAdded",
+    "numTargetDeletionVectorsRemoved",
+    "numTargetDeletionVectorsUpdated",
+)
+
+
+@dataclass
+class Outcome:
+    """What one engine made of a case."""
+
+    path: Path
+    table: str
+    before: DeltaTableLog
+    after: DeltaTableLog
+    num_rows: tuple[int, ...] | None = None
+    error: Exception | None = None
+    result: MergeResult | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
+
+    @property
+    def committed(self) -> bool:
+        return self.after.version > self.before.version
+
+    @property
+    def commit_info(self) -> Action:
+        """The merge's own commit: the first after the state it found."""
+        return self.after.actions("commitInfo", since=self.before.version)[0]
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        return {name: int(value) for name, value in self.commit_info.get("operationMetrics", {}).items()}
+
+    @property
+    def added(self) -> list[Action]:
+        return self.after.actions("add", since=self.before.version)
+
+
+@dataclass
+class Harness:
+    """Builds tables, copies them, runs the engines, compares.
+
+    :param spark: the session of both engines.
+    :param home: a folder for the tables.
+    :param oracle_only: run the built-in alone and check that the case does what it says.
+    """
+
+    spark: SparkSession
+    home: Path
+    oracle_only: bool = False
+    _templates: dict[Table, Path] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    # --- one case -------------------------------------------------------------------------------------------------
+
+    def check(self, case: Case) -> None:
+        """Run the case; raise AssertionError with a reproduction when the engines differ."""
+        folder = self.home / f"case_{next(self._numbers)}"
+        builtin = self._run(case, folder / "builtin", self._merge_builtin)
+        self._check_case_itself(case, builtin)
+        if not self.oracle_only:
+            ours = self._run(case, folder / "ours", self._merge_ours)
+            if isinstance(ours.error, NotImplementedError):
+                assert not ours.committed, "raised NotImplementedError after it had committed"
+                pytest.xfail(f"not there yet: {ours.error}")
+            if differences := list(self._differences(case, builtin, ours)):
+                pytest.fail(self._report(case, differences, builtin, ours), pytrace=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, case: Case, path: Path, engine: Callable[[str, Outcome], None]) -> Outcome:
+        shutil.copytree(self._template(case.table), path)
+        table = f"delta.`{path}`"
+        if case.by_name:
+            table = f"default.{path.parent.name}_{path.name}"
+            self.spark.sql(f"CREATE TABLE {table} USING delta LOCATION '{path}'")
+        source_table = f"delta.`{self._template(case.source_table)}`" if case.source_table else None
+        source = case.source_relation(source_table)
+
+        def fill(sql: str) -> str:
+            return sql.replace("{s}", source).replace("{t}", table).replace("{path}", str(path))
+
+        with self._settings(case.confs):
+            for statement in case.before:
+                self.spark.sql(fill(statement)).collect()
+            before = DeltaTableLog.read(path)
+            outcome = Outcome(path, table, before, before)
+            try:
+                engine(fill(case.statement), outcome)
+            except Exception as error:  # compared, whatever it is
+                outcome.error = error
+        outcome.after = DeltaTableLog.read(path)
+        if case.by_name:
+            self.spark.sql(f"DROP TABLE IF EXISTS {table}")
+        return outcome
+
+    def _merge_builtin(self, statement: str, outcome: Outcome) -> None:
+        rows = self.spark.sql(statement).collect()
+        outcome.num_rows = tuple(rows[0][name] for name in NUM_ROWS)
+
+    def _merge_ours(self, statement: str, outcome: Outcome) -> None:
+        from airflow_delta_merge.engine import merge_sql
+
+        outcome.result = merge_sql(self.spark, statement)
+        outcome.num_rows = tuple(getattr(outcome.result, name) for name in NUM_ROWS)
+        self._forget(outcome.path)
+
+    def _forget(self, path: Path) -> None:
+        """Drop the cached DeltaLog, so that the next reader takes the table from its files."""
+        jvm = self.spark._jvm
+        hadoop_path = jvm.org.apache.hadoop.fs.Path(str(path))
+        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self.spark._jsparkSession, hadoop_path)
+
+    @contextmanager
+    def _settings(self, confs: Mapping[str, str]) -> Iterator[None]:
+        old = {name: self.spark.conf.get(name, None) for name in confs}
+        try:
+            for name, value in confs.items():
+                self.spark.conf.set(name, value)
+            yield
+        finally:
+            for name, value in old.items():
+                if value is None:
+                    self.spark.conf.unset(name)
+                else:
+                    self.spark.conf.set(name, value)
+
+    def _template(self, table: Table) -> Path:
+        """The folder of the table, built when it is asked for the first time."""
+        if table not in self._templates:
+            path = self.home / "templates" / str(len(self._templates))
+            with self._settings(dict(table.confs)):
+                for statement in table.statements:
+                    self.spark.sql(statement.replace("{t}", f"delta.`{path}`")).collect()
+            self._templates[table] = path
+        return self._templates[table]
+
+    # --- the case itself ------------------------------------------------------------------------------------------
+
+    def _check_case_itself(self, case: Case, builtin: Outcome) -> None:
+        """Whether the built-in does what the case says it shows."""
+        if case.fails:
+            assert builtin.failed, f"{case}: the case says it fails with {case.fails}, but the built-in succeeds"
+            condition = error_condition(builtin.error)
+            assert condition == case.fails, f"{case}: the built-in raises {condition}: {builtin.error}"
+            return
+        if builtin.error:
+            raise AssertionError(f"{case}: the built-in fails: {builtin.error}") from builtin.error
+        assert builtin.num_rows is not None
+        _, updated, deleted, inserted = builtin.num_rows
+        does = {kind for kind, n in (("update", updated), ("delete", deleted), ("insert", inserted)) if n}
+        assert does == set(case.kinds), f"{case}: the case says it does {case.does!r}, the built-in does {does}"
+
+    # --- comparison -----------------------------------------------------------------------------------------------
+
+    def _differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
+        if builtin.failed or ours.failed:
+            yield from _error_differences(builtin, ours)
+            return
+        if builtin.num_rows != ours.num_rows:
+            yield f"{NUM_ROWS}: built-in {builtin.num_rows}, ours {ours.num_rows}"
+        yield from _state_differences(builtin, ours)
+        if (builtin.after.version, ours.after.version) != (builtin.after.version,) * 2:
+            yield f"version: built-in {builtin.after.version}, ours {ours.after.version}"
+        elif builtin.committed:
+            yield from _commit_differences(builtin, ours)
+            yield from _result_differences(ours)
+        if _comparable_schema(builtin.after) == _comparable_schema(ours.after):
+            yield from self._row_differences(case, builtin, ours)
+            if builtin.committed and ours.committed and builtin.after.enabled("delta.enableChangeDataFeed"):
+                yield from self._change_differences(case, builtin, ours)
+
+    def _row_differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
+        def read(outcome: Outcome) -> DataFrame:
+            rows = self.spark.read.format("delta").load(str(outcome.path)).drop(*case.without)
+            if outcome.after.enabled("delta.enableRowTracking"):
+                rows = _with_row_ids(rows, builtin.before)
+            return rows
+
+        bags = self._bags(read(builtin), read(ours))
+        yield from _bag_differences("rows", *bags)
+        count = ours.after.row_count
+        if count is not None and count != bags[1].total():
+            yield f"statistics: the files of ours say they hold {count} rows, but hold {bags[1].total()}"
+
+    def _change_differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
+        def read(outcome: Outcome) -> DataFrame:
+            changes = self.spark.read.format("delta").option("readChangeFeed", "true")
+            changes = changes.option("startingVersion", outcome.before.version + 1)
+            return changes.load(str(outcome.path)).drop("_commit_timestamp", *case.without)
+
+        yield from _bag_differences("change data", *self._bags(read(builtin), read(ours)))
+
+    def _bags(self, builtin: DataFrame, ours: DataFrame) -> tuple[Counter[str], Counter[str]]:
+        """The rows of both as bags, in one job."""
+        from pyspark.sql import functions as F
+
+        both = (df.select(F.lit(side), F.struct("*")) for side, df in (("builtin", builtin), ("ours", ours)))
+        bags: dict[str, Counter[str]] = {"builtin": Counter(), "ours": Counter()}
+        for side, row in next(both).union(next(both)).collect():
+            bags[side][repr(_plain(row))] += 1
+        return bags["builtin"], bags["ours"]
+
+    def _report(self, case: Case, differences: list[str], builtin: Outcome, ours: Outcome) -> str:
+        lines = [f"{case.name}: {len(differences)} differences", *(f"  - {d}" for d in differences), "reproduce:"]
+        lines += [f"  {statement};" for statement in case.table.statements]
+        lines += [f"  source: {s};" for s in (case.source_table.statements if case.source_table else [])]
+        lines += [f"  SET {name} = {value};" for name, value in case.confs.items()]
+        lines += [f"  {statement};" for statement in case.before]
+        relation = case.source_relation("{s}" if case.source_table else None)
+        lines += [f"  {case.statement.replace('{s}', relation)}"]
+        if ours.result is not None:
+            lines += [f"executor: {ours.result.executor} ({ours.result.executor_reason})"]
+        return "\n".join([*lines, f"tables: {builtin.path} {ours.path}"])
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    if not builtin.failed:
+        yield f"ours fails, the built-in doesn't: {type(ours.error).__name__}: {ours.error}"
+    elif not ours.failed:
+        yield f"the built-in fails with {error_condition(builtin.error)}, ours doesn't: {builtin.error}"
+    else:
+        conditions = error_condition(builtin.error), error_condition(ours.error)
+        if conditions[0] != conditions[1]:
+            messages = f"\n      {builtin.error}\n      {type(ours.error).__name__}: {ours.error}"
+            yield f"error condition: built-in {conditions[0]}, ours {conditions[1]}{messages}"
+    for who, outcome in (("built-in", builtin), ("ours", ours)):
+        if outcome.failed and outcome.committed:
+            yield f"{who} failed and yet committed version {outcome.after.version}"
+
+
+def error_condition(error: Exception | None) -> str | None:
+    """The error condition that tells what happened, e.g. ``DIVIDE_BY_ZERO``; the exception's class if there is none."""
+    if isinstance(error, MergeExecutionError):
+        return error.condition
+    conditions = list(_conditions(error))
+    meant = [condition for condition in conditions if condition not in _WRAPPERS]
+    if meant:
+        return meant[0]
+    return conditions[0] if conditions else _root_class(error)
+
+
+def _conditions(error: Exception | None) -> Iterator[str]:
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, PySparkException) and (condition := error.getCondition()):
+        yield condition
+    for java_error in _java_chain(error):
+        condition = None
+        with suppress(Exception):  # not every Throwable has it
+            condition = java_error.getCondition()
+        if condition:
+            yield condition
+
+
+def _java_chain(error: Exception | None) -> Iterator[JavaObject]:
+    java_error = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(20):
+        if java_error is None:
+            return
+        yield java_error
+        java_error = java_error.getCause()
+
+
+def _root_class(error: Exception | None) -> str:
+    chain = list(_java_chain(error))
+    return str(chain[-1].getClass().getName()) if chain else type(error).__name__
+
+
+# --- what the log says ------------------------------------------------------------------------------------------------
+
+
+def _state_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """Protocol, schema and properties of the table, and its partitions."""
+    left, right = builtin.after, ours.after
+    parts: dict[str, Callable[[DeltaTableLog], Any]] = {
+        "protocol": lambda log: log.protocol,
+        "schema": _comparable_schema,
+        "table properties": _comparable_properties,
+        "partition columns": lambda log: log.metadata["partitionColumns"],
+        "partitions": lambda log: sorted({json.dumps(add["partitionValues"]) for add in log.files.values()}),
+        "clustering": lambda log: log.domains.get("delta.clustering"),
+    }
+    for name, part in parts.items():
+        if part(left) != part(right):
+            yield f"{name}: built-in {part(left)}, ours {part(right)}"
+
+
+def _comparable_properties(log: DeltaTableLog) -> dict[str, str]:
+    own = "delta.rowTracking.materialized"
+    return {k: v for k, v in log.metadata["configuration"].items() if not k.startswith(own)}
+
+
+def _comparable_schema(log: DeltaTableLog) -> str:
+    """The schema with names that are made up by chance (physical names of new columns) made equal."""
+    text = json.dumps(log.schema, sort_keys=True, ensure_ascii=False)
+    text = re.sub(r'"col-[0-9a-f-]{36}"', '"col-…"', text)
+    # How far identity values got depends on the number of tasks that wrote.
+    return re.sub(r'("delta.identity.highWaterMark"): -?\d+', r"\1: …", text)
+
+
+def _commit_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    left, right = builtin.commit_info, ours.commit_info
+    for name in ("operation", "readVersion", "isolationLevel", "isBlindAppend", "tags"):
+        if left.get(name) != right.get(name):
+            yield f"commitInfo.{name}: built-in {left.get(name)!r}, ours {right.get(name)!r}"
+    parameters = tuple(_comparable_parameters(info["operationParameters"]) for info in (left, right))
+    if parameters[0] != parameters[1]:
+        yield f"operationParameters: built-in {parameters[0]}, ours {parameters[1]}"
+    yield from _metric_differences(builtin.metrics, ours.metrics)
+    yield from _file_differences(builtin, ours)
+
+
+def _comparable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: re.sub(r"#\d+L?", "#n", value) for name, value in parameters.items()}
+
+
+def _metric_differences(builtin: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
+    if builtin.keys() != ours.keys():
+        yield f"names of metrics: missing {builtin.keys() - ours.keys()}, more {ours.keys() - builtin.keys()}"
+    leaves_more_alone = ours.get("numTargetFilesRemoved", 0) < builtin.get("numTargetFilesRemoved", 0)
+    exact = ROW_METRICS + DELETION_VECTOR_METRICS + (() if leaves_more_alone else COPY_METRICS)
+    at_most = LESS_IS_BETTER + (COPY_METRICS if leaves_more_alone else ())
+    for name in builtin.keys() & ours.keys():
+        left, right = builtin[name], ours[name]
+        if (name in exact and left != right) or (name in at_most and left < right):
+            yield f"metric {name}: built-in {left}, ours {right}"
+        if name == "numTargetChangeFilesAdded" and (left > 0) != (right > 0):
+            yield f"metric {name}: built-in {left}, ours {right}"
+
+
+def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """What the added files say of themselves: same kinds of facts, statistics on the same columns."""
+    if not builtin.added or not ours.added:
+        return
+    facts = tuple({key for add in o.added for key, v in add.items() if v is not None} for o in (builtin, ours))
+    if facts[0] - {"tags"} != facts[1] - {"tags"}:
+        yield f"AddFile's fields: built-in {sorted(facts[0])}, ours {sorted(facts[1])}"
+    statistics = tuple(_stats_columns(o) for o in (builtin, ours))
+    if statistics[0] != statistics[1]:
+        yield f"columns with statistics: built-in {statistics[0]}, ours {statistics[1]}"
+
+
+def _stats_columns(outcome: Outcome) -> list[str]:
+    stats = [json.loads(add.get("stats") or "{}") for add in outcome.added if not add.get("deletionVector")]
+    kinds = ("minValues", "maxValues", "nullCount")
+    if outcome.after.metadata["configuration"].get("delta.columnMapping.mode", "none") != "none":
+        return sorted({f"{kind}: {len(s[kind])}" for s in stats for kind in ("nullCount",) if kind in s})
+    # A column of NULLs only has no range, so ranges depend on which rows share a file: nullCount doesn't.
+    return sorted({f"{kind}.{column}" for s in stats for kind in kinds[2:] for column in s.get(kind, {})})
+
+
+def _result_differences(ours: Outcome) -> Iterator[str]:
+    """Whether our result tells the same as our commit."""
+    result, metrics = ours.result, ours.metrics
+    assert result is not None
+    said = {
+        "version": (result.version, ours.before.version + 1),
+        "version_read": (result.version_read, ours.before.version),
+        "num_files_before_skipping": (result.num_files_before_skipping, len(ours.before.files)),
+        "num_removed_files": (result.num_removed_files, metrics.get("numTargetFilesRemoved")),
+        "num_added_files": (result.num_added_files, metrics.get("numTargetFilesAdded")),
+        "num_updated_rows": (result.num_updated_rows, metrics.get("numTargetRowsUpdated")),
+        "num_deleted_rows": (result.num_deleted_rows, metrics.get("numTargetRowsDeleted")),
+        "num_inserted_rows": (result.num_inserted_rows, metrics.get("numTargetRowsInserted")),
+    }
+    for name, (value, truth) in said.items():
+        if value != truth:
+            yield f"MergeResult.{name} is {value}, the commit says {truth}"
+    if result.num_touched_files > result.num_candidate_files > 0:
+        yield f"MergeResult: {result.num_touched_files} touched files of {result.num_candidate_files} candidates"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _with_row_ids(rows: DataFrame, before: DeltaTableLog) -> DataFrame:
+    """Add stable row ids and commit versions; ids given by the merge itself depend on the files it wrote."""
+    from pyspark.sql import functions as F
+
+    domain = before.domains.get("delta.rowTracking")
+    highest = json.loads(domain)["rowIdHighWaterMark"] if domain else -1
+    row_id = F.col("_metadata.row_id")
+    known = F.when(row_id <= highest, row_id).otherwise(F.lit(-1))
+    return rows.select("*", known.alias("row id"), F.col("_metadata.row_commit_version").alias("row version"))
+
+
+def _bag_differences(what: str, builtin: Counter[str], ours: Counter[str]) -> Iterator[str]:
+    for who, more in (("built-in", builtin - ours), ("ours", ours - builtin)):
+        if more:
+            yield f"{what} only in {who}: {', '.join(f'{n} x {row}' for row, n in list(more.items())[:5])}"
+
+
+def _plain(value: Any) -> Any:
+    """A value whose repr tells all of it and is the same for the same value."""
+    if isinstance(value, dict):
+        return sorted((repr(_plain(k)), _plain(v)) for k, v in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return str(value) if type(value).__name__ == "VariantVal" else value
