@@ -1,0 +1,196 @@
+"""The operator: one task, one merge into a Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.templates import check_at_parse, to_plain
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+    from airflow_delta_merge.result import MergeResult
+
+
+class DeltaMergeOperator(BaseOperator):
+    """Merges rows into a Delta table, by this package's engine on Spark.
+
+    What the merge did comes back through XCom: the whole result (:class:`~airflow_delta_merge.result.MergeResult` as a
+    dict) as ``return_value``, and each of its entries under its own key, so that
+    ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}`` and ``merge.output["num_inserted_rows"]`` work.
+
+    The arguments are checked when the DAG is parsed, as far as they are known then, and again when templates and
+    outputs of upstream tasks have their values. A merge that another try cannot help (a column that isn't there, two
+    source rows for one target row …) fails without Airflow's retries.
+
+    :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
+        :class:`~airflow_delta_merge.config.MergeTarget` or a dict like it. (templated)
+    :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
+        :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
+        (``{"path": "/in/day.csv", "options": {"header": True}}``); also what an upstream task returned. (templated)
+    :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
+        both sides have. (templated)
+    :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
+        :mod:`airflow_delta_merge.config`, or dicts like them. (templated)
+    :param null_safe: with key columns: whether two NULLs are equal.
+    :param target_alias: the target's name in conditions and values. (templated)
+    :param source_alias: the source's name in conditions and values. (templated)
+    :param with_schema_evolution: whether columns that only the source has are added to the target.
+    :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
+        runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
+    :param conf: Spark properties; they go before this package's own. (templated)
+    :param jars: further jars, comma-separated; Delta's own are always there. (templated)
+    :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
+    :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
+    :param executor_memory: memory of each executor, e.g. ``2g``.
+    :param executor_cores: cores of each executor.
+    :param num_executors: how many executors to start.
+    :param total_executor_cores: cores of all executors together, on a standalone master.
+    :param name: the name of the Spark application; by default DAG and task. (templated)
+    :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
+        beside the Python that runs Airflow.
+    :param verbose: whether spark-submit tells what it was given.
+    """
+
+    template_fields: Sequence[str] = (
+        "target",
+        "source",
+        "on",
+        "clauses",
+        "target_alias",
+        "source_alias",
+        "conf",
+        "jars",
+        "packages",
+        "name",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "source": "sql",
+        "on": "sql",
+        "clauses": "json",
+        "conf": "json",
+    }
+    ui_color = "#a3e3ef"
+
+    def __init__(
+        self,
+        *,
+        target: MergeTarget | str | Mapping[str, Any],
+        source: MergeSource | str | Sequence[str] | Mapping[str, Any],
+        on: str | Sequence[str],
+        clauses: Iterable[MergeClause | Mapping[str, Any]],
+        null_safe: bool = False,
+        target_alias: str = "target",
+        source_alias: str = "source",
+        with_schema_evolution: bool = False,
+        conn_id: str = "spark_default",
+        conf: Mapping[str, Any] | None = None,
+        jars: str | None = None,
+        packages: str | None = None,
+        driver_memory: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | None = None,
+        num_executors: int | None = None,
+        total_executor_cores: int | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        spark_binary: str | None = None,
+        verbose: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("multiple_outputs", True)
+        super().__init__(**kwargs)
+        self.target = to_plain(target)
+        self.source = to_plain(source)
+        self.on = to_plain(on)
+        self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+        self.null_safe = null_safe
+        self.target_alias = target_alias
+        self.source_alias = source_alias
+        self.with_schema_evolution = with_schema_evolution
+        self.conn_id = conn_id
+        self.conf = dict(conf) if isinstance(conf, Mapping) else conf
+        self.jars = jars
+        self.packages = packages
+        self.driver_memory = driver_memory
+        self.executor_memory = executor_memory
+        self.executor_cores = executor_cores
+        self.num_executors = num_executors
+        self.total_executor_cores = total_executor_cores
+        self.name = name
+        self.spark_binary = spark_binary
+        self.verbose = verbose
+        check_at_parse(self._config_arguments())
+
+    def _config_arguments(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "source": self.source,
+            "on": self.on,
+            "clauses": self.clauses,
+            "null_safe": self.null_safe,
+            "target_alias": self.target_alias,
+            "source_alias": self.source_alias,
+            "with_schema_evolution": self.with_schema_evolution,
+        }
+
+    @cached_property
+    def hook(self) -> DeltaMergeHook:
+        """The hook, made (and its module imported) when the task runs."""
+        from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+
+        return DeltaMergeHook(
+            conn_id=self.conn_id,
+            conf=self.conf,
+            jars=self.jars,
+            packages=self.packages,
+            driver_memory=self.driver_memory,
+            executor_memory=self.executor_memory,
+            executor_cores=self.executor_cores,
+            num_executors=self.num_executors,
+            total_executor_cores=self.total_executor_cores,
+            name=self.name,
+            spark_binary=self.spark_binary,
+            verbose=self.verbose,
+        )
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Merge, and return the result as a dict."""
+        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+        try:
+            config = MergeConfig(**self._config_arguments())
+        except MergeConfigError as error:
+            raise DeltaMergeFailException(f"With its values this merge cannot be meant so: {error}") from error
+        self.log.info("Merging by\n%s", config.to_sql())
+        result = self.hook.merge(config)
+        self.log.info("%s", describe(result))
+        return result.to_dict()
+
+    def on_kill(self) -> None:
+        """End the Spark application."""
+        if "hook" in self.__dict__:
+            self.hook.on_kill()
+
+
+def describe(result: MergeResult) -> str:
+    """A result as a few lines for the task's log."""
+    outcome = "nothing to do, no commit" if result.version is None else f"committed version {result.version}"
+    phases = ", ".join(f"{phase} {ms / 1000:.1f}" for phase, ms in result.durations_ms.items())
+    return "\n".join(
+        [
+            f"Merged into {result.table}: {outcome}",
+            f"  rows     {result.num_inserted_rows} inserted, {result.num_updated_rows} updated, "
+            f"{result.num_deleted_rows} deleted",
+            f"  files    {result.num_touched_files} touched of {result.num_candidate_files} searched of "
+            f"{result.num_files_before_skipping}; {result.num_added_files} added",
+            f"  seconds  {phases or 'not measured'}",
+            f"  {result.executor}: {result.executor_reason}",
+        ]
+    )

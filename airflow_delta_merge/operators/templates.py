@@ -1,0 +1,87 @@
+"""Checking a merge while its DAG is parsed, when templates and outputs of upstream tasks have no values yet."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from itertools import count
+from typing import Any, Protocol, cast
+
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
+
+# What stands for an argument whose value only the run knows, so that the others can be checked together.
+_STAND_INS: dict[str, Any] = {
+    "target": "stand_in",
+    "source": "stand_in",
+    "on": ("stand_in",),
+    "clauses": ({"kind": "matched", "action": "delete"},),
+    "target_alias": "target",
+    "source_alias": "source",
+}
+
+
+class _HasDict(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def to_plain(value: Any) -> Any:
+    """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates."""
+    if isinstance(value, (MergeTarget, MergeSource, MergeClause)):
+        return to_plain(cast("_HasDict", value).to_dict())
+    if isinstance(value, str) or _is_output(value):
+        return value
+    if isinstance(value, os.PathLike):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: to_plain(item) for name, item in value.items()}
+    if isinstance(value, Iterable) and not is_dataclass(value):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def check_at_parse(arguments: Mapping[str, Any]) -> None:
+    """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
+
+    :param arguments: those of :class:`MergeConfig`, made plain by :func:`to_plain`.
+    :raises MergeConfigError: for what no run could make right.
+    """
+    numbers = count(1)
+    known = {
+        name: _STAND_INS[name] if name in _STAND_INS and _holds_output(value) else _fill(value, numbers)
+        for name, value in arguments.items()
+    }
+    if _is_template(arguments["on"]):
+        known["on"] = "template = template" if not arguments["null_safe"] else _STAND_INS["on"]
+    MergeConfig(**known)
+
+
+def _fill(value: Any, numbers: count[int]) -> Any:
+    """Replace each templated string by a text of its own, which does as name, path and expression."""
+    if _is_template(value):
+        return f"(template_{next(numbers)})"
+    if isinstance(value, Mapping):
+        return {_fill(name, numbers): _fill(item, numbers) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, numbers) for item in value]
+    return value
+
+
+def _is_template(value: Any) -> bool:
+    return isinstance(value, str) and _TEMPLATE.search(value) is not None
+
+
+def _is_output(value: Any) -> bool:
+    """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
+    return not isinstance(value, os.PathLike) and callable(getattr(value, "resolve", None))
+
+
+def _holds_output(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_output(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_holds_output(item) for item in value)
+    return _is_output(value)

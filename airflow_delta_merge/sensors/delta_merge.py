@@ -1,0 +1,190 @@
+"""The sensor: wait for a merge in another task, and look at what it reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    TaskInstanceState,
+    determine_kwargs,
+)
+
+from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startswith("num_"))
+
+# The merge will not succeed any more, unless a person clears it (and then clears what hangs on it, too).
+_LOST_STATES = (
+    TaskInstanceState.FAILED,
+    TaskInstanceState.UPSTREAM_FAILED,
+    TaskInstanceState.SKIPPED,
+    TaskInstanceState.REMOVED,
+)
+
+
+class DeltaMergeSensor(BaseSensorOperator):
+    """Waits until a merge has succeeded and succeeds itself if the merge's result meets every condition given.
+
+    A merge that is done reports the same numbers however often one asks. So when a condition isn't met the sensor fails
+    at once, without retries, instead of poking until its timeout; with ``soft_fail=True`` it is skipped. The same goes
+    for a merge that failed or was skipped. In a DAG this makes it a gate after a merge.
+
+    The sensor's own XCom is the result it looked at (a list of results, when there were several).
+
+    :param external_task_id: the task that merges. (templated)
+    :param external_dag_id: its DAG; by default the sensor's own. (templated)
+    :param map_index: which instance of a mapped task to wait for. By default all of them, and each must meet the
+        conditions. (templated)
+    :param at_least: smallest values by name of a count in :class:`~airflow_delta_merge.result.MergeResult`, e.g.
+        ``{"num_inserted_rows": 1}``.
+    :param at_most: greatest values, e.g. ``{"num_deleted_rows": 0}``.
+    :param condition: any callable that takes the :class:`~airflow_delta_merge.result.MergeResult` and says whether it
+        is good.
+    :param execution_delta: how much earlier the logical date of the awaited run is; by default not at all, so within
+        one DAG it is the sensor's own run.
+    :param execution_date_fn: a callable that gets the logical date, and by name what it asks for of the context, and
+        returns the logical date to look for, or several.
+    :param external_run_id: the awaited run by its id, for runs without a logical date. (templated)
+    """
+
+    template_fields: Sequence[str] = ("external_task_id", "external_dag_id", "map_index", "external_run_id")
+    ui_color = "#c9f0c9"
+
+    def __init__(
+        self,
+        *,
+        external_task_id: str,
+        external_dag_id: str | None = None,
+        map_index: int | str | None = None,
+        at_least: Mapping[str, int] | None = None,
+        at_most: Mapping[str, int] | None = None,
+        condition: Callable[[MergeResult], bool] | None = None,
+        execution_delta: timedelta | None = None,
+        execution_date_fn: Callable[..., datetime | Sequence[datetime]] | None = None,
+        external_run_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if sum(given is not None for given in (execution_delta, execution_date_fn, external_run_id)) > 1:
+            raise ValueError("Give only one of execution_delta, execution_date_fn and external_run_id.")
+        if condition is not None and not callable(condition):
+            raise ValueError(f"condition is a callable that takes the MergeResult, not {type(condition).__name__}.")
+        self.external_task_id = external_task_id
+        self.external_dag_id = external_dag_id
+        self.map_index = map_index
+        self.at_least = _check_bounds("at_least", at_least)
+        self.at_most = _check_bounds("at_most", at_most)
+        self.condition = condition
+        self.execution_delta = execution_delta
+        self.execution_date_fn = execution_date_fn
+        self.external_run_id = external_run_id
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look at the merge's state, and when it has succeeded at its result."""
+        dag_id = self.external_dag_id or context["ti"].dag_id
+        wanted = self._wanted_runs(context, dag_id)
+        states: dict[str, dict[str, str | None]] = context["ti"].get_task_states(
+            dag_id=dag_id,
+            task_ids=[self.external_task_id],
+            map_index=self._map_index(),
+            run_ids=wanted.get("run_ids"),
+            logical_dates=wanted.get("logical_dates"),
+        )
+        instances = [(run_id, name, state) for run_id, of_run in states.items() for name, state in of_run.items()]
+        self._check_not_lost(dag_id, instances)
+        runs_missing = len(states) < max(len(runs) for runs in wanted.values())
+        if runs_missing or any(state != TaskInstanceState.SUCCESS for _, _, state in instances):
+            self.log.info("Waiting for %s.%s: %s", dag_id, self.external_task_id, dict(states) or "no such run yet")
+            return PokeReturnValue(is_done=False)
+        results = [self._read_result(context, dag_id, run_id, name) for run_id, name, _ in instances]
+        for (run_id, name, _), result in zip(instances, results, strict=True):
+            self._check_conditions(f"{dag_id}.{name} (run {run_id})", result)
+        dicts = [result.to_dict() for result in results]
+        return PokeReturnValue(is_done=True, xcom_value=dicts[0] if len(dicts) == 1 else dicts)
+
+    def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
+        """Which runs to ask for, as an argument of ``get_task_states``."""
+        if self.external_run_id is not None:
+            return {"run_ids": [self.external_run_id]}
+        if dag_id == context["ti"].dag_id and self.execution_delta is None and self.execution_date_fn is None:
+            if not context["dag"].has_task(self.external_task_id):
+                self._give_up(f"The DAG {dag_id} has no task {self.external_task_id!r}: mend external_task_id.")
+            return {"run_ids": [context["ti"].run_id]}
+        logical_date = context.get("logical_date")
+        if logical_date is None:
+            self._give_up(
+                f"This run has no logical date, so the run of {dag_id} that belongs to it cannot be told: give "
+                "external_run_id."
+            )
+        if self.execution_delta is not None:
+            return {"logical_dates": [logical_date - self.execution_delta]}
+        if self.execution_date_fn is not None:
+            by_name = determine_kwargs(self.execution_date_fn, (logical_date,), context)
+            dates = self.execution_date_fn(logical_date, **by_name)
+            return {"logical_dates": [dates] if isinstance(dates, datetime) else list(dates)}
+        return {"logical_dates": [logical_date]}
+
+    def _map_index(self) -> int | None:
+        return None if self.map_index is None or self.map_index == "" else int(self.map_index)
+
+    def _check_not_lost(self, dag_id: str, instances: Sequence[tuple[str, str, str | None]]) -> None:
+        for run_id, name, state in instances:
+            if state in _LOST_STATES:
+                self._give_up(
+                    f"The merge {dag_id}.{name} (run {run_id}) is {state}, so it has no result to wait for: look at "
+                    "its log, clear it when it is mended, and this sensor with it."
+                )
+
+    def _read_result(self, context: Context, dag_id: str, run_id: str, name: str) -> MergeResult:
+        suffix = name.removeprefix(self.external_task_id)
+        map_index = int(suffix.removeprefix("_")) if suffix else None
+        value = context["ti"].xcom_pull(
+            task_ids=self.external_task_id, dag_id=dag_id, run_id=run_id, map_indexes=map_index
+        )
+        try:
+            if not isinstance(value, Mapping):
+                raise MergeResultError("It returned no merge result.")
+            return MergeResult.from_dict(value)
+        except MergeResultError as error:
+            self._give_up(
+                f"{dag_id}.{name} (run {run_id}) has succeeded, but its XCom can't be read as a merge's result: "
+                f"{error} Let external_task_id name a DeltaMergeOperator that has do_xcom_push on."
+            )
+
+    def _check_conditions(self, who: str, result: MergeResult) -> None:
+        for bounds, word, is_met in (
+            (self.at_least, "at least", int.__ge__),
+            (self.at_most, "at most", int.__le__),
+        ):
+            for name, bound in bounds.items():
+                value = getattr(result, name)
+                if not is_met(value, bound):
+                    self._give_up(f"The merge {who} has {name} = {value}, but {word} {bound} is asked for.")
+        if self.condition is not None and not self.condition(result):
+            called = getattr(self.condition, "__name__", repr(self.condition))
+            self._give_up(f"The merge {who} does not meet the condition {called}: {result.to_json()}")
+
+    def _give_up(self, reason: str) -> NoReturn:
+        if self.soft_fail:
+            raise AirflowSkipException(reason)
+        raise AirflowFailException(reason)
+
+
+def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, int]:
+    for name, bound in (bounds or {}).items():
+        if name not in COUNTS:
+            raise ValueError(f"{argument} names {name!r}, which no merge reports; it reports: {', '.join(COUNTS)}.")
+        if not isinstance(bound, int) or isinstance(bound, bool):
+            raise ValueError(f"{argument} wants whole numbers, but {name} is {bound!r}.")
+    return dict(bounds or {})
