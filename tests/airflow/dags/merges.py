@@ -1,0 +1,133 @@
+"""DAGs that the tests run; what they merge comes with each run's conf."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+
+FOLDER = Path(os.environ.get("DELTA_MERGE_TESTS", "/tmp"))
+UPSERT = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
+SPARK = {"conf": {"spark.driver.memory": "700m", "spark.databricks.delta.snapshotPartitions": "1"}}
+
+
+@task
+def note(inserted: int, touched: int, rendered: str, whole: dict) -> dict:
+    """Give back what came in, so that a test sees it as this task saw it."""
+    return {"inserted": inserted, "touched": touched, "rendered": rendered, "version": whole["version"]}
+
+
+with DAG("merge_report_gate", schedule=None, start_date=datetime(2026, 1, 1)):
+    merge = DeltaMergeOperator(
+        task_id="merge", target="{{ dag_run.conf['target'] }}", source="{{ dag_run.conf['source'] }}", **UPSERT, **SPARK
+    )
+    report = note(
+        inserted=merge.output["num_inserted_rows"],
+        touched=merge.output["num_touched_files"],
+        rendered="{{ ti.xcom_pull(task_ids='merge', key='num_inserted_rows') }}",
+        whole=merge.output,
+    )
+    merge >> [
+        DeltaMergeSensor(task_id="some_inserted", external_task_id="merge", at_least={"num_inserted_rows": 1}),
+        DeltaMergeSensor(task_id="none_deleted", external_task_id="merge", at_most={"num_deleted_rows": 0}),
+        DeltaMergeSensor(
+            task_id="all_inserted",
+            external_task_id="merge",
+            condition=lambda result: result.num_affected_rows == result.num_inserted_rows,
+        ),
+        DeltaMergeSensor(task_id="many_inserted", external_task_id="merge", at_least={"num_inserted_rows": 1000}),
+        DeltaMergeSensor(
+            task_id="many_or_skip", external_task_id="merge", at_least={"num_inserted_rows": 1000}, soft_fail=True
+        ),
+    ]
+
+with DAG("merge_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task
+    def sources() -> list[str]:
+        """What an upstream task produced: a query for each mapped merge."""
+        return [
+            "SELECT id, 'a' AS name FROM range(3)",
+            "SELECT id, 'b' AS name FROM range(5)",
+        ]
+
+    mapped = DeltaMergeOperator.partial(
+        task_id="merge", target="{{ dag_run.conf['targets'][ti.map_index] }}", **UPSERT, **SPARK
+    ).expand(source=sources())
+    mapped >> [
+        DeltaMergeSensor(task_id="second", external_task_id="merge", map_index=1, at_least={"num_inserted_rows": 5}),
+        DeltaMergeSensor(task_id="each", external_task_id="merge", at_least={"num_inserted_rows": 3}),
+        DeltaMergeSensor(task_id="each_five", external_task_id="merge", at_least={"num_inserted_rows": 5}),
+    ]
+
+with DAG("gate_elsewhere", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeSensor(
+        task_id="same_date",
+        external_dag_id="merge_report_gate",
+        external_task_id="merge",
+        at_least={"num_inserted_rows": 1},
+        timeout=5,
+        poke_interval=1,
+    )
+    DeltaMergeSensor(
+        task_id="by_function",
+        external_dag_id="merge_report_gate",
+        external_task_id="merge",
+        execution_date_fn=lambda logical_date, dag_run: logical_date,
+        timeout=5,
+        poke_interval=1,
+    )
+    DeltaMergeSensor(
+        task_id="no_such_run",
+        external_dag_id="merge_report_gate",
+        external_run_id="there is none",
+        external_task_id="merge",
+        timeout=2,
+        poke_interval=1,
+    )
+
+with DAG("gate_lost", schedule=None, start_date=datetime(2026, 1, 1)):
+    failing = DeltaMergeOperator(task_id="failing", target="{{ '' }}", source="SELECT 1 AS id", **UPSERT, retries=3)
+    after_failing = DeltaMergeOperator(task_id="after_failing", target="t", source="s", **UPSERT)
+
+    @task
+    def skipped() -> None:
+        raise AirflowSkipException("Nothing to merge today.")
+
+    @task
+    def no_merge() -> str:
+        return "not a result"
+
+    skipped(), no_merge()
+    failing >> after_failing
+    # No edge: each must find out by itself.
+    waiting = {"poke_interval": 1, "timeout": 60, "mode": "reschedule"}
+    for upstream in ("failing", "after_failing", "skipped", "no_merge", "missing"):
+        DeltaMergeSensor(task_id=f"gate_{upstream}", external_task_id=upstream, **waiting)
+    DeltaMergeSensor(task_id="soft_gate", external_task_id="failing", soft_fail=True, **waiting)
+
+with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
+    scheduled = DeltaMergeOperator(
+        task_id="merge",
+        target=str(FOLDER / "scheduled"),
+        source="SELECT id, 'x' AS name FROM range(7)",
+        **UPSERT,
+        **SPARK,
+    )
+    gate = DeltaMergeSensor(
+        task_id="gate", external_task_id="merge", at_least={"num_inserted_rows": 7}, poke_interval=1, timeout=300
+    )
+    seen = note(
+        inserted=scheduled.output["num_inserted_rows"],
+        touched=scheduled.output["num_touched_files"],
+        rendered="{{ ti.xcom_pull(task_ids='merge', key='num_inserted_rows') }}",
+        whole=scheduled.output,
+    )
+    gate >> seen

@@ -1,0 +1,113 @@
+"""Small DAGs run by Airflow itself: XCom, sensors both ways, mapping, another DAG, upstreams that are lost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow import tables
+from tests.airflow.conftest import DAGS
+
+LOGICAL_DATE = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, Any]:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(DAGS, bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    return bag.dags
+
+
+class Run:
+    """A DAG run that has ended: its state, its tasks' states and XComs."""
+
+    def __init__(self, dag: Any, conf: dict[str, Any] | None = None, logical_date: datetime = LOGICAL_DATE) -> None:
+        self.run = dag.test(logical_date=logical_date, run_conf=conf)
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {
+            ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]": str(ti.state)
+            for ti in self.run.get_task_instances()
+        }
+
+    def xcom(self, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            query = XComModel.get_many(
+                run_id=self.run.run_id, dag_ids=self.run.dag_id, task_ids=task_id, key=key, map_indexes=map_index
+            )
+            row = session.scalars(query).first()
+            return XComModel.deserialize_value(row)
+
+
+@pytest.fixture(scope="module")
+def merged(dags: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """A run of the DAG with a merge, a report and gates; and the table it filled."""
+    table = tables.create_table(tmp_path_factory.mktemp("tables") / "with space")
+    source = "SELECT id, concat('row ', id) AS name FROM range(10)"
+    return Run(dags["merge_report_gate"], {"target": str(table), "source": source}), table
+
+
+def test_merge_commits_and_tells_by_xcom(merged: tuple[Run, Path]) -> None:
+    run, table = merged
+    assert run.states["merge"] == "success"
+    result = run.xcom("merge")
+    assert (result["num_inserted_rows"], result["num_affected_rows"], result["version"]) == (10, 10, 1)
+    assert run.xcom("merge", "num_inserted_rows") == 10
+    assert run.xcom("merge", "num_touched_files") == 0
+    assert tables.versions(table) == [0, 1]
+    assert tables.operations(table) == ["MERGE"]
+    assert tables.count_rows(table) == 10
+
+
+def test_downstream_task_reads_each_number(merged: tuple[Run, Path]) -> None:
+    run, _ = merged
+    assert run.xcom("note") == {"inserted": 10, "touched": 0, "rendered": "10", "version": 1}
+
+
+def test_gates_pass_fail_and_skip(merged: tuple[Run, Path]) -> None:
+    states = merged[0].states
+    assert {name: states[name] for name in ("some_inserted", "none_deleted", "all_inserted")} == {
+        "some_inserted": "success",
+        "none_deleted": "success",
+        "all_inserted": "success",
+    }
+    assert states["many_inserted"] == "failed"
+    assert states["many_or_skip"] == "skipped"
+    assert merged[0].xcom("some_inserted")["num_inserted_rows"] == 10
+
+
+def test_gate_in_another_dag(merged: tuple[Run, Path], dags: dict[str, Any]) -> None:
+    run = Run(dags["gate_elsewhere"])
+    assert run.states == {"same_date": "success", "by_function": "success", "no_such_run": "failed"}
+
+
+def test_gate_in_another_dag_waits_for_its_own_date(merged: tuple[Run, Path], dags: dict[str, Any]) -> None:
+    run = Run(dags["gate_elsewhere"], logical_date=LOGICAL_DATE + timedelta(days=1))
+    assert set(run.states.values()) == {"failed"}  # by their timeouts: that run never came
+
+
+def test_gates_give_up_on_a_merge_that_is_lost(dags: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(dags["gate_lost"])
+    states = run.states
+    assert states["failing"] == "failed", "no retry can mend an empty target"
+    gates = {name: state for name, state in states.items() if name.startswith("gate_")}
+    assert set(gates.values()) == {"failed"}
+    assert states["soft_gate"] == "skipped"
+
+
+def test_mapped_merges(dags: dict[str, Any], tmp_path: Path) -> None:
+    targets = [tables.create_table(tmp_path / name) for name in ("a", "b")]
+    run = Run(dags["merge_mapped"], {"targets": [str(target) for target in targets]})
+    assert run.states["merge[0]"] == run.states["merge[1]"] == "success"
+    assert [tables.count_rows(target) for target in targets] == [3, 5]
+    assert run.xcom("merge", "num_inserted_rows", map_index=1) == 5
+    assert (run.states["second"], run.states["each"], run.states["each_five"]) == ("success", "success", "failed")
