@@ -124,16 +124,18 @@ class DeltaMergeHook(BaseHook):
         check_java()
         submit.check_master()
         submit.add_jars(delta_jars())
-        staging.write_properties(self._properties(submit))
+        staging.write_properties(self._properties(submit, staging))
         return submit
 
-    def _properties(self, submit: SparkSubmit) -> dict[str, Any]:
+    def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         defaults: dict[str, Any] = {"spark.log.level": "WARN"}
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",
                 "spark.sql.shuffle.partitions": max(2, _local_cores(submit.master)),
                 "spark.databricks.delta.snapshotPartitions": 2,
+                # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
+                "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
         return {**defaults, **self.conf}
 

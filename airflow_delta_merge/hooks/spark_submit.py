@@ -127,7 +127,11 @@ class SparkSubmit(SparkSubmitHook):
             self.on_kill()
             raise
         assert self._submit_sp is not None
-        return self._submit_sp.wait()
+        exit_code = self._submit_sp.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            # A JVM that was killed leaves its Python process behind for a while.
+            os.killpg(self._submit_sp.pid, signal.SIGKILL)
+        return exit_code
 
     def _environment(self) -> dict[str, str]:
         env = dict(os.environ)

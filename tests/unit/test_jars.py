@@ -1,0 +1,106 @@
+"""Fetching Delta's jars: from a mirror, once, checked, by several processes, and what is said when it can't be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge import jars
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Maven repository in a folder."""
+    root = tmp_path_factory.mktemp("maven")
+    for path in map(Path, jars.delta_jars()):
+        artifact = path.name.removesuffix(f"-{jars.DELTA_VERSION}.jar")
+        folder = root / "io" / "delta" / artifact / jars.DELTA_VERSION
+        folder.mkdir(parents=True)
+        shutil.copy(path, folder)
+    return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty jars folder, filled from the mirror."""
+    monkeypatch.setenv(jars.FOLDER_VARIABLE, str(tmp_path / "jars"))
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, mirror.as_uri())
+    return tmp_path / "jars"
+
+
+def test_fetches_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = jars.delta_jars()
+    assert [Path(path).parent for path in found] == [folder] * 4
+    assert all(Path(path).stat().st_mode & 0o777 == 0o644 for path in found)
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, NOBODY)
+    assert jars.delta_jars() == found
+
+
+def test_default_folder_is_named_for_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(jars.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert jars.jars_folder() == Path("/home/somebody/.cache/airflow_delta_merge/jars") / jars.DELTA_VERSION
+
+
+def test_mends_a_damaged_jar(folder: Path) -> None:
+    good = jars.delta_jars()
+    size = Path(good[1]).stat().st_size
+    Path(good[1]).write_bytes(b"half a j")
+    assert jars.delta_jars() == good
+    assert Path(good[1]).stat().st_size == size
+
+
+def test_processes_at_the_same_time(folder: Path) -> None:
+    command = [sys.executable, "-m", "airflow_delta_merge.jars"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    printed = {process.communicate(timeout=60)[0].strip() for process in processes}
+    assert printed == {",".join(jars.delta_jars())}
+    assert len(list(folder.iterdir())) == 4, "temporary files are left"
+
+
+def test_what_a_wrong_mirror_sends_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "wrong" / "io" / "delta" / "delta-spark_4.2_2.13" / jars.DELTA_VERSION
+    wrong.mkdir(parents=True)
+    (wrong / f"delta-spark_4.2_2.13-{jars.DELTA_VERSION}.jar").write_text("<html>Please log in</html>")
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, (tmp_path / "wrong").as_uri())
+    with pytest.raises(jars.DeltaJarsError, match=r"is not Delta's jar: its SHA-256 is .* proxy"):
+        jars.delta_jars()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("maven", [NOBODY, "not an address", "file:///there/is/none"])
+def test_offline_tells_the_ways_out(folder: Path, maven: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, maven)
+    monkeypatch.setattr(jars.time, "sleep", lambda seconds: None)
+    with pytest.raises(jars.DeltaJarsError) as caught:
+        jars.delta_jars()
+    for word in ("Without network", str(folder), jars.FOLDER_VARIABLE, jars.MAVEN_VARIABLE):
+        assert word in str(caught.value)
+
+
+def test_folder_that_cannot_be(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(jars.FOLDER_VARIABLE, str(tmp_path / "file" / "jars"))
+    with pytest.raises(jars.DeltaJarsError, match=f"cannot be stored in .*{jars.FOLDER_VARIABLE}"):
+        jars.delta_jars()
+
+
+def test_command_line_fails_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow_delta_merge.jars"],
+        env={**os.environ, jars.FOLDER_VARIABLE: str(tmp_path / "file" / "jars")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert jars.FOLDER_VARIABLE in done.stderr

@@ -1,0 +1,99 @@
+"""The job's ends: arguments, result file, errors. What it does in between is tested through Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge import job
+from airflow_delta_merge.exceptions import MergeExecutionError
+
+
+def test_outcome_appears_whole_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    job.write_outcome(path, {"result": {"table": "täble"}})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"result": {"table": "täble"}}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_outcome_that_is_no_json_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        job.write_outcome(tmp_path / "result.json", {"result": object()})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_config_fails_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, result = tmp_path / "config.json", tmp_path / "result.json"
+    config.write_text('{"version": 1, "target": {"table": "t"}}')
+    assert job.main(["--config", str(config), "--result", str(result)]) == 1
+    error = json.loads(result.read_text())["error"]
+    assert error == {
+        "type": "MergeConfigError",
+        "condition": None,
+        "sql_state": None,
+        "message": "The merge config lacks: source, on, clauses.",
+    }
+    assert capsys.readouterr().err == f"The merge failed: {error['message']}\n"
+
+
+def test_error_with_condition() -> None:
+    error = MergeExecutionError("No such table.", condition="DELTA_TABLE_NOT_FOUND", sql_state="42P01")
+    assert job.describe_error(error) == {
+        "type": "MergeExecutionError",
+        "condition": "DELTA_TABLE_NOT_FOUND",
+        "sql_state": "42P01",
+        "message": "No such table.",
+    }
+
+
+def test_error_of_pyspark() -> None:
+    from pyspark.errors import AnalysisException
+
+    error = AnalysisException(errorClass="CONTEXT_ONLY_VALID_ON_DRIVER", messageParameters={})
+    described = job.describe_error(error)
+    assert (described["type"], described["condition"]) == ("AnalysisException", "CONTEXT_ONLY_VALID_ON_DRIVER")
+
+
+def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """A parent starts a job-like process in a session of its own, as the hook does, and is killed."""
+    child = textwrap.dedent(
+        """
+        import os, sys, time
+        from airflow_delta_merge import job
+        job._end_with(os.getppid())
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        time.sleep(60)
+        """
+    )
+    start = f"[sys.executable, '-c', {child!r}, sys.argv[1]], start_new_session=True"
+    parent = f"import subprocess, sys; subprocess.run({start})"
+    pid_file = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, "-c", parent, str(pid_file)]) as process:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        process.kill()
+    pid = int(pid_file.read_text())
+    wait_until(lambda: not runs(pid))
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")  # where nobody reaps orphans a dead process stays as a zombie
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until(condition, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

@@ -1,0 +1,79 @@
+"""What travels with a merge: a package Spark can import without Airflow, and files nobody else reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.hooks.staging import PACKAGE, staged, write_py_files
+
+CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
+
+
+def test_py_files_import_without_anything_else(tmp_path: Path) -> None:
+    path = tmp_path / "parts.zip"
+    write_py_files(path)
+    modules = "airflow_delta_merge.config, airflow_delta_merge.result, airflow_delta_merge.exceptions"
+    code = f"import sys; sys.path.insert(0, {str(path)!r}); import {modules}; print(airflow_delta_merge.__file__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"{path}/airflow_delta_merge/__init__.py", done.stderr
+
+
+def test_py_files_hold_the_engine_and_nothing_of_airflow(tmp_path: Path) -> None:
+    write_py_files(tmp_path / "parts.zip")
+    with zipfile.ZipFile(tmp_path / "parts.zip") as archive:
+        names = set(archive.namelist())
+        texts = [archive.read(name).decode() for name in names]
+    assert {"airflow_delta_merge/__init__.py", "airflow_delta_merge/engine/__init__.py"} <= names
+    assert not [name for name in names if "/hooks/" in name or "/operators/" in name or "/sensors/" in name]
+    assert not [text for text in texts if "from airflow." in text or "import airflow\n" in text]
+
+
+def test_py_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_py_files(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_files_are_private_and_go_away() -> None:
+    with staged(CONFIG) as staging:
+        staging.write_properties({"spark.a": "b"})
+        folder = staging.folder
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert staging.config.stat().st_mode & 0o777 == staging.properties.stat().st_mode & 0o777 == 0o600
+        assert MergeConfig.from_json(staging.config.read_text(encoding="utf-8")) == CONFIG
+        assert staging.application.read_text(encoding="utf-8") == (PACKAGE / "job.py").read_text(encoding="utf-8")
+        assert not staging.result.exists()
+    assert not folder.exists()
+
+
+def test_files_go_away_after_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt), staged(CONFIG) as staging:  # noqa: PT012
+        folder = staging.folder
+        raise KeyboardInterrupt
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (True, "true"),
+        (7, "7"),
+        ("a b", "a\\ b"),
+        ("-Da=b -Dc=d", "-Da\\=b\\ -Dc\\=d"),
+        ("back\\slash", "back\\\\slash"),
+        ("line\nbreak", "line\\u000abreak"),
+        ("ä", "\\u00e4"),
+        ("😀", "\\ud83d\\ude00"),
+        ("$HOME `x` #!", "$HOME\\ `x`\\ \\#\\!"),
+    ],
+)
+def test_properties_are_escaped(value: object, written: str) -> None:
+    with staged(CONFIG) as staging:
+        staging.write_properties({"spark.some": value})
+        assert staging.properties.read_text(encoding="utf-8") == f"spark.some={written}\n"
