@@ -140,6 +140,15 @@ class DeltaMergeOperator(BaseOperator):
             "with_schema_evolution": self.with_schema_evolution,
         }
 
+    def _merge_config(self) -> MergeConfig:
+        """The config, once templates and outputs of upstream tasks have their values."""
+        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+        try:
+            return MergeConfig(**self._config_arguments())
+        except MergeConfigError as error:
+            raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
+
     @cached_property
     def hook(self) -> DeltaMergeHook:
         """The hook, made (and its module imported) when the task runs."""
@@ -162,12 +171,7 @@ class DeltaMergeOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge, and return the result as a dict."""
-        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
-
-        try:
-            config = MergeConfig(**self._config_arguments())
-        except MergeConfigError as error:
-            raise DeltaMergeFailException(f"With its values this merge cannot be meant so: {error}") from error
+        config = self._merge_config()
         self.log.info("Merging by\n%s", config.to_sql())
         result = self.hook.merge(config)
         self.log.info("%s", describe(result))

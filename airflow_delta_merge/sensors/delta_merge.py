@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -80,6 +81,11 @@ class DeltaMergeSensor(BaseSensorOperator):
             raise ValueError("Give only one of execution_delta, execution_date_fn and external_run_id.")
         if condition is not None and not callable(condition):
             raise ValueError(f"condition is a callable that takes the MergeResult, not {type(condition).__name__}.")
+        moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id)
+        if external_task_id == self.task_id and all(given is None for given in moments):
+            raise ValueError(f"The sensor {self.task_id!r} waits for itself: let external_task_id name the merge.")
+        if isinstance(map_index, str) and not re.search(r"\{\{|\d", map_index):
+            raise ValueError(f"map_index is a whole number or a template of one, not {map_index!r}.")
         self.external_task_id = external_task_id
         self.external_dag_id = external_dag_id
         self.map_index = map_index
@@ -182,6 +188,8 @@ class DeltaMergeSensor(BaseSensorOperator):
 
 
 def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, int]:
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise ValueError(f'{argument} is a dict like {{"num_inserted_rows": 1}}, not {bounds!r}.')
     for name, bound in (bounds or {}).items():
         if name not in COUNTS:
             raise ValueError(f"{argument} names {name!r}, which no merge reports; it reports: {', '.join(COUNTS)}.")

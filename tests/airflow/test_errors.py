@@ -1,0 +1,62 @@
+"""From errors in Spark to Airflow's: which of them another try may cure, and what they say."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job
+
+
+@pytest.mark.parametrize(
+    ("type_", "condition", "sql_state", "lasting"),
+    [
+        ("MergeConfigError", None, None, True),
+        ("NotImplementedError", None, None, True),
+        ("MergeExecutionError", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", True),
+        ("MergeExecutionError", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", True),
+        ("MergeExecutionError", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "21506", True),
+        ("MergeExecutionError", "CAST_INVALID_INPUT", "22018", True),
+        ("MergeExecutionError", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "23001", True),
+        ("MergeExecutionError", "DELTA_ONLY_OPERATION", "0AKDD", True),
+        # A table or a path may still come to be.
+        ("MergeExecutionError", "TABLE_OR_VIEW_NOT_FOUND", "42P01", False),
+        ("MergeExecutionError", "PATH_NOT_FOUND", "42K03", False),
+        ("MergeExecutionError", "DELTA_CONCURRENT_APPEND", "2D521", False),
+        ("MergeExecutionError", "FAILED_READ_FILE", "KD001", False),
+        ("MergeExecutionError", None, None, False),
+        ("Py4JNetworkError", None, None, False),
+    ],
+)
+def test_another_try_makes_sense(type_: str, condition: str | None, sql_state: str | None, lasting: bool) -> None:
+    error = error_of_job({"type": type_, "condition": condition, "sql_state": sql_state, "message": "What."}, "`t`")
+    assert isinstance(error, AirflowException)
+    assert isinstance(error, AirflowFailException) is lasting
+    assert (error.condition, error.sql_state) == (condition, sql_state)
+    assert str(error) == f"The merge into `t` failed: What.{f' [{condition}]' if condition else ''}"
+
+
+def test_condition_is_said_once() -> None:
+    error = error_of_job({"condition": "PATH_NOT_FOUND", "message": "[PATH_NOT_FOUND] No path."}, "`t`")
+    assert str(error) == "The merge into `t` failed: [PATH_NOT_FOUND] No path."
+
+
+@pytest.mark.parametrize("exit_code", [-signal.SIGKILL, 128 + signal.SIGKILL])
+def test_killed_from_outside(exit_code: int) -> None:
+    said = str(error_of_exit(exit_code, "", "`t`", killed=False))
+    assert "not completed: Spark was killed from outside by SIGKILL" in said
+    assert "driver_memory" in said
+
+
+def test_killed_by_airflow() -> None:
+    assert "Airflow ended this task, and Spark with it" in str(error_of_exit(-15, "", "`t`", killed=True))
+
+
+def test_any_other_end() -> None:
+    said = str(error_of_exit(1, "Error: Master must either be yarn or start with spark", "`t`", killed=False))
+    assert said == (
+        "The merge into `t` was not completed: Spark ended with exit code 1 and left no result; the reason stands in "
+        "its output above. It last said: Error: Master must either be yarn or start with spark"
+    )

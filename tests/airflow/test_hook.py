@@ -1,0 +1,230 @@
+"""The hook with real processes: bad input, missing prerequisites, killing. Nothing is committed in any of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from tests.airflow import tables
+from tests.airflow.conftest import SPARK
+
+ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
+
+
+def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> MergeConfig:
+    return MergeConfig(
+        target=str(target),
+        source=source,
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+    )
+
+
+def failure(merge: MergeConfig, **arguments: Any) -> DeltaMergeException:
+    with pytest.raises(DeltaMergeException) as caught:
+        DeltaMergeHook(conf=SPARK, **arguments).merge(merge)
+    assert not list(Path("/tmp").glob("airflow_delta_merge_????????/config.json")), "a config was left behind"
+    return caught.value
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Path]:
+    """An empty table, which must be untouched at the end."""
+    path = tables.create_table(tmp_path / "table")
+    before = sorted(path.rglob("*"))
+    yield path
+    assert tables.versions(path) == [0]
+    assert sorted(file for file in path.rglob("*") if not file.name.startswith(".")) == before
+
+
+# What the merge says: each through spark-submit and back.
+
+
+def test_table_missing(tmp_path: Path) -> None:
+    error = failure(config(tmp_path / "none"))
+    assert not isinstance(error, AirflowFailException), "the table may come to be"
+    assert str(tmp_path / "none") in str(error)
+    assert error.condition is not None
+    assert not (tmp_path / "none").exists()
+
+
+def test_not_a_delta_table(tmp_path: Path) -> None:
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "some.csv").write_text("id,name\n1,a\n")
+    error = failure(config(tmp_path / "csv"))
+    assert "Delta" in str(error)
+    assert [path.name for path in (tmp_path / "csv").iterdir()] == ["some.csv"]
+
+
+def test_source_not_readable(table: Path, tmp_path: Path) -> None:
+    error = failure(config(table, {"path": str(tmp_path / "none.csv"), "options": {"header": True}}))
+    assert error.condition == "PATH_NOT_FOUND"
+    assert str(tmp_path / "none.csv") in str(error)
+    assert not isinstance(error, AirflowFailException), "the file may come to be"
+
+
+def test_source_column_missing(table: Path) -> None:
+    error = failure(config(table, "SELECT 1 AS key, 'x' AS name"))
+    assert isinstance(error, AirflowFailException)
+    assert "id" in str(error)
+
+
+# What never gets as far as Spark.
+
+
+def test_java_missing(table: Path, no_java: None) -> None:
+    assert "Install Java 17 or 21" in str(failure(config(table)))
+
+
+def test_java_too_old(table: Path, fake_java: Path) -> None:
+    assert f"{fake_java} is Java 11. Install Java 17 or 21" in str(failure(config(table)))
+
+
+def test_jars_missing_and_offline(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_DELTA_MERGE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("AIRFLOW_DELTA_MERGE_MAVEN", "file:///nowhere")
+    assert "Without network, copy the file" in str(failure(config(table)))
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Define the connection ``spark_default`` as JSON."""
+    return lambda text: monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
+
+
+def test_master_unreachable(table: Path, connection: Callable[[str], None]) -> None:
+    connection('{"conn_type": "spark", "host": "spark://127.0.0.1:1,localhost:2"}')
+    start = time.monotonic()
+    said = str(failure(config(table)))
+    assert "No Spark master answers at spark://127.0.0.1:1,localhost:2 (127.0.0.1:1: [Errno 111]" in said
+    assert "connection 'spark_default'" in said
+    assert time.monotonic() - start < 30, "Spark itself tries for a minute"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"conn_type": "spark", "host": "spark://h:7077", "extra": {"deploy-mode": "cluster"}}', "deploy mode client"),
+        ('{"conn_type": "spark"}', "put one into its host"),
+    ],
+)
+def test_connection_that_cannot_do(table: Path, connection: Callable[[str], None], text: str, sentence: str) -> None:
+    connection(text)
+    assert sentence in str(failure(config(table)))
+
+
+def test_connection_missing(table: Path) -> None:
+    said = str(failure(config(table), conn_id="my_cluster"))
+    assert "There is no Airflow connection 'my_cluster'" in said
+
+
+def test_spark_submit_missing(table: Path) -> None:
+    assert "There is no /no/spark-submit" in str(failure(config(table), spark_binary="/no/spark-submit"))
+
+
+def test_without_connection_spark_runs_here() -> None:
+    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+
+    submit = SparkSubmit()
+    assert (submit.master, submit.is_local) == ("local[*]", True)
+
+
+def test_connection_decides(connection: Callable[[str], None]) -> None:
+    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+
+    connection('{"conn_type": "spark", "host": "spark://h", "port": 7077, "extra": {"queue": "q"}}')
+    submit = SparkSubmit()
+    submit.add_jars(["/a.jar"])
+    assert (submit.master, submit.is_local) == ("spark://h:7077", False)
+    command = " ".join(submit._build_spark_submit_command("job.py"))
+    assert "--jars /a.jar" in command
+    assert "--queue q" in command
+    connection('{"conn_type": "spark", "host": "local[1]"}')
+    assert SparkSubmit().master == "local[1]"
+
+
+# Death. A merge that would take for ever is ended by various hands.
+
+
+class Running:
+    """A merge without end, in a thread, up to where its Python process runs."""
+
+    def __init__(self, table: Path) -> None:
+        self.hook = DeltaMergeHook(conf=SPARK)
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._merge, args=(table,))
+        self._thread.start()
+        deadline = time.monotonic() + 120
+        while not self._find_python():
+            assert self.error is None, self.error
+            assert time.monotonic() < deadline, "the job never started"
+            time.sleep(0.1)
+
+    def _merge(self, table: Path) -> None:
+        try:
+            self.hook.merge(config(table, ENDLESS))
+        except BaseException as error:
+            self.error = error
+
+    def _find_python(self) -> bool:
+        submit = self.hook._running and self.hook._running._submit_sp
+        if not submit:
+            return False
+        self.leader = submit.pid
+        self.group = [process for process in psutil.process_iter() if _group_of(process.pid) == self.leader]
+        python = [process for process in self.group if _is_job(process)]
+        self.python = python[0].pid if python else 0
+        return bool(python)
+
+    def ended(self) -> str:
+        """Wait for the end; all processes must be gone within ten seconds."""
+        self._thread.join(timeout=10)
+        assert not self._thread.is_alive(), "the merge goes on"
+        gone, alive = psutil.wait_procs(self.group, timeout=10)
+        assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+        return str(self.error)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _is_job(process: psutil.Process) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    return "java" not in Path(command[0]).name and any(part.endswith("_job.py") for part in command[1:3])
+
+
+def test_on_kill_ends_the_jvm_and_the_python_under_it(table: Path) -> None:
+    running = Running(table)
+    commands = " ".join(" ".join(process.cmdline()) for process in running.group)
+    assert len(running.group) >= 2
+    running.hook.on_kill()
+    assert "Airflow ended this task, and Spark with it" in running.ended()
+    # Every user of the machine can read command lines: neither the config nor a property may stand there.
+    assert "1000000000000" not in commands
+    assert "snapshotPartitions" not in commands
+
+
+@pytest.mark.parametrize("victim", ["leader", "python"])
+def test_job_killed_from_outside(table: Path, victim: str) -> None:
+    running = Running(table)
+    os.kill(getattr(running, victim), signal.SIGKILL)
+    assert "Spark was killed from outside by SIGKILL" in running.ended()

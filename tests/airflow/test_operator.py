@@ -1,0 +1,167 @@
+"""The operator while a DAG is parsed: what is refused at once, what has to wait for its values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.config import (
+    MergeSource,
+    MergeTarget,
+    when_matched_delete,
+    when_matched_update,
+    when_matched_update_all,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator, describe
+from airflow_delta_merge.result import MergeResult
+
+GOOD: dict[str, Any] = {
+    "target": "db.target",
+    "source": "SELECT 1 AS id",
+    "on": ["id"],
+    "clauses": [when_matched_update_all(), when_not_matched_insert_all()],
+}
+
+
+def operator(**changes: Any) -> DeltaMergeOperator:
+    return DeltaMergeOperator(task_id="merge", **{**GOOD, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"target": " "}, "some text for the target"),
+        ({"target": {"name": "t"}}, "target has unknown keys: name"),
+        ({"target": "db..t"}, "empty part"),
+        ({"source": []}, "list of paths is empty"),
+        ({"source": {"query": "SELECT 1", "table": "t"}}, "exactly one"),
+        ({"source": {"path": "/in/{{ ds }}.csv", "optoins": {}}}, "source has unknown keys: optoins"),
+        ({"source": 7}, "not int"),
+        ({"on": []}, "on is empty"),
+        ({"on": ""}, "some text for on"),
+        ({"on": "id"}, r"write on=\['id'\]"),
+        ({"on": ["id", "target.id = source.id"]}, "either one condition .* or key columns"),
+        ({"on": ["{{ key }}", "id", "id"]}, "key column twice"),
+        ({"on": "target.id = source.id", "null_safe": True}, "null_safe goes with key columns"),
+        ({"clauses": []}, "at least one clause"),
+        ({"clauses": ["update all"]}, "is not a clause"),
+        ({"clauses": [{"kind": "matched"}]}, "clause lacks: action"),
+        ({"clauses": [{"kind": "matched", "action": "upsert"}]}, "Unknown clause action 'upsert'"),
+        ({"clauses": [{"kind": "matched", "action": "update"}]}, "sets no column"),
+        ({"clauses": [when_matched_delete(), when_matched_update_all()]}, "could never apply"),
+        ({"target_alias": "s", "source_alias": "S"}, "same alias"),
+        ({"source_alias": ""}, "some text for an alias"),
+    ],
+)
+def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MergeConfigError, match=sentence):
+        operator(**changes)
+
+
+def test_clause_of_dict_is_no_way_around_the_checks() -> None:
+    clause = {"kind": "not_matched", "action": "delete"}
+    with pytest.raises(MergeConfigError, match="A not_matched clause cannot delete"):
+        operator(clauses=[clause], source="{{ later }}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target": "{{ var.value.table }}"},
+        {"target": {"path": "{{ params.folder }}/t"}},
+        {"source": "{{ ti.xcom_pull(task_ids='up') }}"},
+        {"source": {"paths": ["/in/{{ ds }}.csv"], "format": "csv", "options": {"header": True}}},
+        {"source": ["/in/{{ ds }}.parquet", "/in/more/{{ ds }}.parquet"]},
+        {"on": "{{ params.on }}"},
+        {"on": ["{{ params.a }}", "{{ params.b }}"]},
+        {"on": "{{ params.keys }}", "null_safe": True},
+        {"clauses": [when_matched_update(set={"a": "{{ params.value }}"}, condition="{{ params.when }}")]},
+        {"target_alias": "{{ params.t }}", "source_alias": "{{ params.s }}"},
+        {"target": MergeTarget(path="/t"), "source": MergeSource.of_path("/in/a.csv", options={"sep": ";"})},
+        {"source": Path("/in/a.parquet"), "target": Path("/t")},
+        {"clauses": when_matched_update_all()},
+    ],
+)
+def test_accepted_at_parse(changes: dict[str, Any]) -> None:
+    operator(**changes)
+
+
+def test_output_of_an_upstream_task_is_accepted_anywhere() -> None:
+    from airflow.sdk import DAG
+
+    with DAG("some", schedule=None):
+        upstream = DeltaMergeOperator(task_id="up", **GOOD)
+        merge = operator(
+            source=upstream.output,
+            target={"path": upstream.output["table"]},
+            on=upstream.output,
+            clauses=[when_matched_delete().to_dict() | {"condition": upstream.output["condition"]}],
+        )
+    assert merge.upstream_task_ids == {"up"}
+
+
+def test_positional_arguments_are_refused() -> None:
+    with pytest.raises(TypeError):
+        DeltaMergeOperator("db.target", "SELECT 1", task_id="merge")
+
+
+def test_unknown_argument_is_refused() -> None:
+    with pytest.raises(TypeError, match="cluases"):
+        operator(cluases=[])
+
+
+def test_templates_are_rendered_everywhere() -> None:
+    merge = operator(
+        target="/data/{{ table }}",
+        source={"path": "/in/{{ day }}.csv", "options": {"header": True, "nullValue": "{{ null }}"}},
+        on=["{{ key }}"],
+        clauses=[when_matched_update(set={"a": "{{ value }}"}, condition="source.day = '{{ day }}'")],
+        name="{{ table }}",
+    )
+    values = {"table": "t", "day": "2026-01-31", "key": "id", "value": "source.a + 1", "null": "-"}
+    merge.render_template_fields(values)
+    assert (merge.target, merge.on, merge.name) == ("/data/t", ["id"], "t")
+    assert merge.source == {"path": "/in/2026-01-31.csv", "options": {"header": True, "nullValue": "-"}}
+    assert merge.clauses[0]["values"] == [["a", "source.a + 1"]]
+    assert merge.clauses[0]["condition"] == "source.day = '2026-01-31'"
+
+
+def test_values_that_make_no_merge_fail_before_spark_starts() -> None:
+    from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+    merge = operator(target="{{ nothing }}", name="merge")
+    merge.render_template_fields({"nothing": ""})
+    with pytest.raises(DeltaMergeFailException, match="some text for the target"):
+        merge._merge_config()
+
+
+def test_kill_before_anything_runs_is_harmless() -> None:
+    operator().on_kill()
+
+
+def test_result_in_the_log() -> None:
+    result = MergeResult(
+        table="/t",
+        version_read=3,
+        version=4,
+        executor="ClassicMergeExecutor",
+        executor_reason="there is a matched clause",
+        num_inserted_rows=1,
+        num_updated_rows=2,
+        num_touched_files=1,
+        num_candidate_files=2,
+        num_files_before_skipping=32,
+        num_added_files=1,
+        durations_ms={"scan": 1200, "total": 3456},
+    )
+    assert describe(result).splitlines() == [
+        "Merged into /t: committed version 4",
+        "  rows     1 inserted, 2 updated, 0 deleted",
+        "  files    1 touched of 2 searched of 32; 1 added",
+        "  seconds  scan 1.2, total 3.5",
+        "  ClassicMergeExecutor: there is a matched clause",
+    ]

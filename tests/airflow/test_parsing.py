@@ -1,0 +1,54 @@
+"""What a DAG pulls in when it is parsed, and what Airflow knows of the provider."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from tests.airflow.conftest import DAGS
+
+HEAVY = ("pyspark", "py4j", "delta", "deltalake", "pandas", "numpy", "pyarrow")
+
+
+def test_parsing_imports_nothing_heavy() -> None:
+    code = f"""
+import json, runpy, sys
+runpy.run_path({str(DAGS / "merges.py")!r})
+print(json.dumps(sorted({{name.split(".")[0] for name in sys.modules}} & set({HEAVY!r}))))
+print(json.dumps("airflow.providers.apache.spark.hooks.spark_submit" in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    heavy, submit_hook = map(json.loads, done.stdout.splitlines()[-2:])
+    assert heavy == []
+    assert submit_hook is False, "the Spark provider's hook belongs to the task's run"
+
+
+def test_provider_info_is_valid() -> None:
+    import airflow
+    from jsonschema import Draft7Validator
+
+    from airflow_delta_merge.provider import get_provider_info
+
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+    assert list(Draft7Validator(schema).iter_errors(get_provider_info())) == []
+
+
+def test_airflow_finds_the_provider() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    assert "airflow-provider-delta-merge" in ProvidersManager().providers
+
+
+def test_modules_that_the_provider_names_exist() -> None:
+    from importlib import import_module
+
+    (found,) = [point for point in entry_points(group="apache_airflow_provider") if "delta_merge" in point.value]
+    info = found.load()()
+    for kind in ("operators", "sensors", "hooks"):
+        for entry in info[kind]:
+            for module in entry["python-modules"]:
+                import_module(module)

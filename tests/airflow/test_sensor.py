@@ -1,0 +1,45 @@
+"""The sensor's arguments, while a DAG is parsed. What it does is tested by the DAGs that Airflow runs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"at_least": {"num_inserted": 1}}, "names 'num_inserted', which no merge reports; .*num_inserted_rows"),
+        ({"at_most": {"table": 1}}, "names 'table'"),
+        ({"at_least": {"num_inserted_rows": "1"}}, "whole numbers, but num_inserted_rows is '1'"),
+        ({"at_least": {"num_inserted_rows": True}}, "whole numbers"),
+        ({"at_least": 5}, "dict"),
+        ({"condition": "num_inserted_rows > 1"}, "callable"),
+        ({"execution_delta": timedelta(1), "execution_date_fn": lambda date: date}, "only one of"),
+        ({"execution_delta": timedelta(1), "external_run_id": "r"}, "only one of"),
+        ({"external_task_id": "gate"}, "waits for itself"),
+        ({"map_index": "first"}, "map_index"),
+    ],
+)
+def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"at_least": {"num_inserted_rows": 1, "num_touched_files": 0}, "at_most": {"num_deleted_rows": 0}},
+        {"map_index": 3},
+        {"map_index": "{{ ti.map_index }}"},
+        {"external_dag_id": "{{ params.dag }}", "external_run_id": "{{ params.run }}"},
+        {"external_task_id": "gate", "execution_delta": timedelta(days=1)},
+    ],
+)
+def test_accepted_at_parse(arguments: dict[str, Any]) -> None:
+    DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})
