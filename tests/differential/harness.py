@@ -115,6 +115,21 @@ class Harness:
                 pytest.fail(self._report(case, differences, builtin, ours), pytrace=False)
         shutil.rmtree(folder, ignore_errors=True)
 
+    def check_like(self, case: Case, *, like: Case) -> None:
+        """Run ``case`` by ours and ``like`` by the built-in, which can't run ``case``; compare rows and counts."""
+        folder = self.home / f"case_{next(self._numbers)}"
+        builtin = self._run(like, folder / "builtin", self._merge_builtin)
+        self._check_case_itself(like, builtin)
+        if self.oracle_only:
+            return
+        ours = self._run(case, folder / "ours", self._merge_ours)
+        if ours.error:
+            raise AssertionError(f"{case}: ours fails: {ours.error}") from ours.error
+        assert ours.num_rows == builtin.num_rows
+        names = self._read(builtin.path).columns
+        bags = self._bags(self._read(builtin.path), self._read(ours.path).toDF(*names))
+        assert bags[0] == bags[1]
+
     def _run(self, case: Case, path: Path, engine: Callable[[str, Outcome], None]) -> Outcome:
         shutil.copytree(self._template(case.table), path)
         table = f"delta.`{path}`"
@@ -217,9 +232,12 @@ class Harness:
             if builtin.committed and ours.committed and builtin.after.enabled("delta.enableChangeDataFeed"):
                 yield from self._change_differences(case, builtin, ours)
 
+    def _read(self, path: Path) -> DataFrame:
+        return self.spark.read.format("delta").load(str(path))
+
     def _row_differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
         def read(outcome: Outcome) -> DataFrame:
-            rows = self.spark.read.format("delta").load(str(outcome.path)).drop(*case.without)
+            rows = self._read(outcome.path).drop(*case.without)
             if outcome.after.enabled("delta.enableRowTracking"):
                 rows = _with_row_ids(rows, builtin.before)
             return rows

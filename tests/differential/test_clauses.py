@@ -128,8 +128,13 @@ SEVERAL_CLAUSES = [
     ),
     Case(
         "a value that raises",
-        "WHEN MATCHED THEN UPDATE SET age = 100 / (s.age - 41)",
+        "WHEN MATCHED THEN UPDATE SET name = CAST(100 / (s.age - 41) AS STRING)",
         fails="DIVIDE_BY_ZERO",
+    ),
+    Case(
+        "a value that raises inside the cast to the column's type, which takes it for an overflow",
+        "WHEN MATCHED THEN UPDATE SET age = 100 / (s.age - 41)",
+        fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
     ),
     Case(
         "an inserted value that would raise for matched rows",

@@ -1,0 +1,70 @@
+"""The change data feed tells the same changes, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential.cases import PEOPLE, Case, Table
+from tests.differential.harness import Harness
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+UPDATE = "WHEN MATCHED THEN UPDATE SET *"
+DELETE = "WHEN MATCHED THEN DELETE"
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+TABLE = replace(PEOPLE, properties=FEED)
+PARTITIONED = Table("id INT, p STRING, v INT", ("(1, 'a', 1), (2, 'a', 2)", "(3, 'b', 3), (4, NULL, 4)"),
+                    partitioned_by="p", properties=FEED)  # fmt: skip
+TWINS = Table("id INT, name STRING, age INT", "(2, 'b', 1), (2, 'b', 1), (3, 'c', 1)", properties=FEED)
+DOUBLE = "VALUES (2, 'x', 1), (2, 'y', 2), (7, 'z', 3), (7, 'z', 3) AS s(id, name, age)"
+NAMED = Table("id INT, _change_type STRING", "(1, 'a')")
+
+CASES = [
+    Case("update", UPDATE, does="update", table=TABLE),
+    Case("update to the values there are", "WHEN MATCHED THEN UPDATE SET name = t.name", does="update", table=TABLE),
+    Case("delete", DELETE, does="delete", table=TABLE),
+    Case("insert only", INSERT, does="insert", table=TABLE),
+    Case("insert only, some columns", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert", table=TABLE),
+    Case("upsert", UPSERT, does="update, insert", table=TABLE),
+    Case("upsert that only inserts", UPSERT, does="insert", table=TABLE,
+         source="VALUES (70, 'x', 1), (71, 'y', 2) AS s(id, name, age)"),
+    Case("upsert that only updates", UPSERT, does="update", table=TABLE, source="VALUES (2, 'x', 1) AS s(id, name, age)"),
+    Case("all kinds", f"WHEN MATCHED AND s.age > 41 THEN DELETE {UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id = 1 "
+         "THEN UPDATE SET age = 0 WHEN NOT MATCHED BY SOURCE THEN DELETE", does="update, insert, delete", table=TABLE),
+    Case("not matched by source, delete", "WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete", table=TABLE),
+    Case("not matched by source, update", "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'", does="update",
+         table=TABLE),
+    Case("several source rows delete one: one change", DELETE, does="delete", table=TABLE, source=DOUBLE),
+    Case("several source rows delete one, inserts beside", f"{DELETE} {INSERT}", does="delete, insert", table=TABLE,
+         source=DOUBLE),
+    Case("several source rows delete one, inserts of equal rows", f"{DELETE} {INSERT}", does="delete, insert",
+         table=TWINS, source=DOUBLE),
+    Case("equal target rows deleted by several source rows", DELETE, does="delete", table=TWINS, source=DOUBLE),
+    Case("equal target rows, several source rows, by-source delete beside",
+         f"{DELETE} {INSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete, insert", table=TWINS, source=DOUBLE),
+    Case("no change", "WHEN MATCHED AND false THEN DELETE", does="nothing", table=TABLE),
+    Case("partitioned", UPSERT, does="update, insert", table=PARTITIONED,
+         source="VALUES (2, 'a', 20), (3, 'moved', 30), (9, NULL, 90) AS s(id, p, v)"),
+    Case("partitioned, a row moves and another goes", "WHEN MATCHED AND s.id = 1 THEN DELETE "
+         "WHEN MATCHED THEN UPDATE SET p = 'z'", does="update, delete", table=PARTITIONED,
+         source="VALUES (1, 'a', 20), (4, 'moved', 30) AS s(id, p, v)"),
+    Case("with a source column _change_type", "WHEN MATCHED THEN UPDATE SET name = s._change_type", does="update",
+         table=TABLE, source="VALUES (2, 'x') AS s(id, _change_type)"),
+    Case("without the feed, a column _change_type", UPSERT, does="update, insert", table=NAMED,
+         source="VALUES (1, 'x'), (2, 'y') AS s(id, _change_type)"),
+    Case("with generated columns", "WHEN MATCHED THEN UPDATE SET id = s.id + 10 "
+         "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="update, insert",
+         table=Table("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "INSERT INTO {t} (id) VALUES (1), (2)",
+                     properties=FEED), source="VALUES (2), (3) AS s(id)"),
+    Case("with nested values", UPSERT, does="update, insert", source="SELECT id, named_struct('x', id, 'l', array(id)) v "
+         "FROM VALUES (1), (2) AS s(id)", table=Table("id INT, v STRUCT<x: INT, l: ARRAY<INT>>",
+         "(1, struct(1, array(1)))", properties=FEED)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_change_data_feed(case: Case, engines: Harness) -> None:
+    engines.check(case)

@@ -1,0 +1,84 @@
+"""Deletion vectors: rows are marked instead of rewritten, and tables that have such marks already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential.cases import Case, Table
+from tests.differential.harness import Harness
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+UPDATE = "WHEN MATCHED THEN UPDATE SET *"
+DELETE = "WHEN MATCHED THEN DELETE"
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+DROP = "WHEN NOT MATCHED BY SOURCE THEN DELETE"
+
+ON = {"delta.enableDeletionVectors": "true"}
+ROWS = ", ".join(f"({i}, 'n{i}', {i * 10})" for i in range(12))
+PLAIN = Table("id INT, name STRING, age INT", ROWS, files=3, properties=ON)
+MARKED = replace(PLAIN, then="DELETE FROM {t} WHERE id IN (1, 5, 9)")
+MARKED_TWICE = replace(PLAIN, then=("DELETE FROM {t} WHERE id IN (1, 5)", "DELETE FROM {t} WHERE id IN (2, 9)"))
+SWITCHED_OFF = replace(MARKED, then=(*MARKED.then, "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = false)"))  # fmt: skip  # noqa: E501
+PARTITIONED = Table("id INT, p STRING, v STRING", "SELECT CAST(id AS INT), concat('p', id % 3), 'v' FROM range(12)",
+                    partitioned_by="p", properties=ON, then="DELETE FROM {t} WHERE id = 4")  # fmt: skip
+SOURCE = "VALUES (1, 'A', 1), (2, 'B', 2), (3, 'C', 3), (40, 'N', 4) AS s(id, name, age)"
+WHOLE_FILE = "VALUES (0, 'A', 1), (1, 'A', 1), (2, 'B', 2), (3, 'C', 3) AS s(id, name, age)"
+PERSISTENT = "spark.databricks.delta.merge.deletionVectors.persistent"
+
+CASES = [
+    Case("update", UPDATE, does="update", table=PLAIN, source=SOURCE),
+    Case("delete", DELETE, does="delete", table=PLAIN, source=SOURCE),
+    Case("upsert", UPSERT, does="update, insert", table=PLAIN, source=SOURCE),
+    Case("insert only", INSERT, does="insert", table=PLAIN, source=SOURCE),
+    Case("update if", "WHEN MATCHED AND s.id = 2 THEN UPDATE SET *", does="update", table=PLAIN, source=SOURCE),
+    Case("clauses of all kinds", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT} "
+         "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, insert, delete", table=PLAIN, source=SOURCE),
+    Case("every row of a file: the file goes", DELETE, does="delete", table=PLAIN, source=WHOLE_FILE),
+    Case("every row of a file is updated", UPDATE, does="update", table=PLAIN, source=WHOLE_FILE),
+    Case("every row of the table", DELETE, does="delete", table=PLAIN, on="true", source="VALUES (1) AS s(id)"),
+    Case("update a table with vectors", UPDATE, does="update", table=MARKED, source=SOURCE),
+    Case("upsert a table with vectors: deleted rows don't match", UPSERT, does="update, insert", table=MARKED,
+         source=SOURCE),
+    Case("insert only, deleted rows don't match", INSERT, does="insert", table=MARKED, source=SOURCE),
+    Case("delete in a file with a vector", DELETE, does="delete", table=MARKED, source=SOURCE),
+    Case("the last rows of a file with a vector: the vector goes too", DELETE, does="delete", table=MARKED,
+         source=WHOLE_FILE),
+    Case("a vector that grew before", DELETE, does="delete", table=MARKED_TWICE, source="VALUES (0), (4), (8) AS s(id)"),
+    Case("delete what is deleted already", DELETE, does="nothing", table=MARKED, source="VALUES (1), (5) AS s(id)"),
+    Case("not matched by source", DROP, does="delete", table=MARKED, source=SOURCE),
+    Case("not matched by source, update", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 THEN UPDATE SET age = -1",
+         does="update", table=MARKED, source=SOURCE),
+    Case("switched off, vectors there: upsert", UPSERT, does="update, insert", table=SWITCHED_OFF, source=SOURCE),
+    Case("switched off, vectors there: delete", DELETE, does="delete", table=SWITCHED_OFF, source=SOURCE),
+    Case("switched off for merges by the session: upsert", UPSERT, does="update, insert", table=MARKED, source=SOURCE,
+         confs={PERSISTENT: "false"}),
+    Case("switched off for merges by the session: delete", DELETE, does="delete", table=PLAIN, source=SOURCE,
+         confs={PERSISTENT: "false"}),
+    Case("partitioned", UPSERT, does="update, insert", table=PARTITIONED,
+         source="VALUES (1, 'p1', 'x'), (2, 'moved', 'y'), (4, 'p1', 'z'), (50, NULL, 'n') AS s(id, p, v)"),
+    Case("several source rows delete one", DELETE, does="delete", table=MARKED,
+         source="VALUES (2), (2), (2), (6) AS s(id)"),
+    Case("several source rows update one", UPDATE, table=MARKED,
+         fails="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+         source="VALUES (2, 'x', 1), (2, 'y', 1) AS s(id, name, age)"),
+    Case("no condition holds", "WHEN MATCHED AND s.age > 100 THEN DELETE", does="nothing", table=MARKED, source=SOURCE),
+    Case("the table itself as source", "WHEN MATCHED THEN UPDATE SET age = s.age + 1", does="update", table=MARKED,
+         source="SELECT * FROM {t} WHERE id < 5"),
+    Case("with change data", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT}", does="update, insert, delete",
+         table=replace(MARKED, properties={**ON, "delta.enableChangeDataFeed": "true"}), source=SOURCE),
+    Case("with column mapping", UPSERT, does="update, insert",
+         table=replace(MARKED, properties={**ON, "delta.columnMapping.mode": "name"}), source=SOURCE),
+    Case("with row tracking", UPSERT, does="update, insert",
+         table=replace(MARKED, properties={**ON, "delta.enableRowTracking": "true"}), source=SOURCE),
+    Case("a large file", UPSERT, does="update, insert",
+         table=Table("id BIGINT, name STRING", "SELECT id, 'n' FROM range(5000)", properties=ON,
+                     then="DELETE FROM {t} WHERE id % 7 = 0"),
+         source="SELECT id * 3 AS id, 'x' AS name FROM range(2000)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_deletion_vectors(case: Case, engines: Harness) -> None:
+    engines.check(case)

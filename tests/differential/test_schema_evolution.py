@@ -1,0 +1,110 @@
+"""WITH SCHEMA EVOLUTION, and the session's autoMerge: what the source has more, the target gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential.cases import Case, Table
+from tests.differential.harness import Harness
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+UPDATE = "WHEN MATCHED THEN UPDATE SET *"
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+AUTO = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
+UNRESOLVED = "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+
+TABLE = Table("id INT, v STRING", ("(1, 'a'), (2, 'b')", "(3, 'c')"))
+MORE = "VALUES (2, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
+MORE_NONE_MATCHES = "VALUES (20, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
+STRUCT = Table("id INT, a STRUCT<x: INT>", "(1, struct(1)), (2, NULL)")
+WIDER_STRUCT = "SELECT id, named_struct('x', id, 'y', 'new') AS a FROM VALUES (1), (2), (3) AS s(id)"
+WIDEN = {"delta.enableTypeWidening": "true"}
+
+CASES = [
+    Case("a new column: upsert", UPSERT, does="update, insert", table=TABLE, source=MORE, evolves=True),
+    Case("a new column: update", UPDATE, does="update", table=TABLE, source=MORE, evolves=True),
+    Case("a new column: insert only", INSERT, does="insert", table=TABLE, source=MORE, evolves=True),
+    Case("a new column: nobody matches", UPSERT, does="insert", table=TABLE, source=MORE_NONE_MATCHES, evolves=True),
+    Case("a new column by the session", UPSERT, does="update, insert", table=TABLE, source=MORE, confs=AUTO),
+    Case("a new column, without evolution: left out", UPSERT, does="update, insert", table=TABLE, source=MORE),
+    Case("a new column first", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (20, 2, 'B'), (90, 9, 'I') AS s(n, id, v)"),
+    Case("new columns of many types", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="SELECT 2 id, 'B' v, 1.5 d, current_date() > DATE'2020-01-01' b, array(struct(1 AS x)) l, map('k', 1) m"
+                " UNION ALL SELECT 9, 'I', 2.5, NULL, NULL, NULL"),
+    Case("a column less in the source", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2), (9) AS s(id)"),
+    Case("one column less, one more", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2, 5), (9, 6) AS s(id, n)"),
+    Case("a column less in the source, without evolution", UPSERT, fails=UNRESOLVED, table=TABLE,
+         source="VALUES (2), (9) AS s(id)"),
+    Case("set a new column by name", "WHEN MATCHED THEN UPDATE SET n = s.n", does="update", table=TABLE, source=MORE,
+         evolves=True),
+    Case("insert a new column by name", "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n)", does="insert",
+         table=TABLE, source=MORE, evolves=True),
+    Case("set a column that neither has", "WHEN MATCHED THEN UPDATE SET q = s.n", fails=UNRESOLVED, table=TABLE,
+         source=MORE, evolves=True),
+    Case("no new column named: the schema stays", "WHEN MATCHED THEN UPDATE SET v = s.v", does="update", table=TABLE,
+         source=MORE, evolves=True),
+    Case("a new column and explicit clauses beside a star",
+         f"WHEN MATCHED AND s.n > 50 THEN UPDATE SET v = 'x' WHEN MATCHED THEN DELETE {INSERT}", does="delete, insert",
+         table=TABLE, source=MORE, evolves=True),
+    Case("a new column that differs in case only", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2, 'B'), (9, 'I') AS s(id, V)"),
+    Case("a new column, case-sensitive", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2, 'B', 'x'), (9, 'I', 'y') AS s(id, v, W)", confs={"spark.sql.caseSensitive": "true"}),
+    Case("a new column _change_type", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2, 'B', 'x'), (9, 'I', 'y') AS s(id, v, _change_type)"),
+    Case("a new column, nothing to do otherwise", UPSERT, does="nothing", table=TABLE, evolves=True,
+         source=f"SELECT * FROM {MORE} WHERE n > 1000"),
+    Case("a new column, not matched by source beside", f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = 'gone'",
+         does="update, insert", table=TABLE, source=MORE, evolves=True),
+    Case("a delete evolves nothing", "WHEN MATCHED THEN DELETE", does="delete", table=TABLE, source=MORE, evolves=True),
+    Case("a new column in a partitioned table", UPSERT, does="update, insert", source=MORE, evolves=True,
+         table=replace(TABLE, partitioned_by="v")),
+    Case("a new column in a table with a change feed", UPSERT, does="update, insert", source=MORE, evolves=True,
+         table=replace(TABLE, properties={"delta.enableChangeDataFeed": "true"})),
+    Case("a new column in a table with deletion vectors", UPSERT, does="update, insert", source=MORE, evolves=True,
+         table=replace(TABLE, properties={"delta.enableDeletionVectors": "true"})),
+    Case("a new column in a table with column mapping", UPSERT, does="update, insert", source=MORE, evolves=True,
+         table=replace(TABLE, properties={"delta.columnMapping.mode": "name"})),
+    Case("a new column with a space", UPSERT, fails="DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", table=TABLE,
+         evolves=True, source="VALUES (2, 'B', 1), (9, 'I', 2) AS s(id, v, `a b`)"),
+    Case("a new column of NULL type", UPSERT, does="update, insert", table=TABLE, evolves=True,
+         source="VALUES (2, 'B', NULL), (9, 'I', NULL) AS s(id, v, n)"),
+    Case("a new field of a struct", UPSERT, does="update, insert", table=STRUCT, source=WIDER_STRUCT, evolves=True),
+    Case("a new field, inserted only", INSERT, does="insert", table=STRUCT, source=WIDER_STRUCT, evolves=True),
+    Case("a new field set by name", "WHEN MATCHED THEN UPDATE SET a.y = s.a.y", does="update", table=STRUCT,
+         source=WIDER_STRUCT, evolves=True),
+    Case("a field less in the source's struct", UPSERT, does="update, insert", evolves=True,
+         table=Table("id INT, a STRUCT<x: INT, y: STRING>", "(1, struct(1, 'a')), (2, NULL)"),
+         source="SELECT id, named_struct('x', id) AS a FROM VALUES (1), (2), (3) AS s(id)"),
+    Case("a new field in an array of structs", UPSERT, does="update, insert", evolves=True,
+         table=Table("id INT, a ARRAY<STRUCT<x: INT>>", "(1, array(struct(1), NULL)), (2, NULL)"),
+         source="SELECT id, array(named_struct('x', id, 'y', 'n')) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("a new field in a map of structs", UPSERT, does="update, insert", evolves=True,
+         table=Table("id INT, a MAP<STRING, STRUCT<x: INT>>", "(1, map('k', struct(1))), (2, NULL)"),
+         source="SELECT id, map('k', named_struct('x', id, 'y', 'n')) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("a wider type, no type widening", UPSERT, does="update, insert", table=Table("id INT, n INT", "(1, 1)"),
+         source="VALUES (1, 5L), (2, 6L) AS s(id, n)", evolves=True),
+    Case("a wider type, type widening", UPSERT, does="update, insert",
+         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
+         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)", evolves=True),
+    Case("a wider type, type widening, no evolution", UPSERT, fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
+         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)"),
+    Case("a wider key", UPSERT, does="update, insert", table=Table("id SMALLINT, n INT", "(1S, 1)", properties=WIDEN),
+         source="VALUES (1, 5), (70000, 6) AS s(id, n)", evolves=True),
+    Case("a wider field of a struct", UPSERT, does="update, insert", evolves=True,
+         table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))", properties=WIDEN),
+         source="SELECT id, named_struct('x', 5000000000L) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("a type that can't be merged", UPSERT, fails="DELTA_MERGE_INCOMPATIBLE_DATATYPE", evolves=True,
+         table=TABLE, source="SELECT 2 AS id, array(1) AS v"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_schema_evolution(case: Case, engines: Harness) -> None:
+    engines.check(case)

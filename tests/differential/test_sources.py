@@ -1,0 +1,143 @@
+"""What a source can be: queries, CTEs, views, tables, other formats, the target itself, things that change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.cases import Case, Table
+from tests.differential.harness import Harness
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+NEWS = Table("id INT, name STRING, age INT", ("(2, 'BOB', 41), (3, 'CID', 51)", "(7, 'gil', 17), (8, NULL, 18)"))
+NEWS_BY_AGE = Table("id INT, name STRING, age INT", NEWS.rows, partitioned_by="age")
+VIEW = "CREATE OR REPLACE TEMPORARY VIEW news AS SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS s(id, name, age)"
+
+SOURCES = [
+    Case("a Delta table", UPSERT, does="update, insert", source_table=NEWS),
+    Case("a partitioned Delta table", UPSERT, does="update, insert", source_table=NEWS_BY_AGE),
+    Case("a Delta table, insert only", INSERT, does="insert", source_table=NEWS),
+    Case("a Delta table with deletion vectors", UPSERT, does="update, insert", source_table=Table(NEWS.columns,
+         "(2, 'BOB', 41), (3, 'CID', 51), (7, 'gil', 17), (8, NULL, 18)", then="DELETE FROM {t} WHERE id IN (3, 8)",
+         properties={"delta.enableDeletionVectors": "true"})),
+    Case("an older version of a Delta table", does="update, insert", source_table=NEWS,
+         merge="MERGE INTO {t} AS t USING (SELECT * FROM {s} VERSION AS OF 1) AS s ON t.id = s.id "
+               + UPSERT.replace(INSERT, "WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id + 100, 0)"),
+         before="INSERT INTO {t} VALUES (3, 'c', 3)"),
+    Case("a filtered Delta table", does="update, insert", source_table=NEWS,
+         merge=f"MERGE INTO {{t}} AS t USING (SELECT * FROM {{s}} WHERE age < 45) AS s ON t.id = s.id {UPSERT}"),
+    Case("an aggregate", UPSERT, does="update, insert", source_table=NEWS,
+         merge="MERGE INTO {t} AS t USING (SELECT id % 4 AS id, max(name) AS name, CAST(sum(age) AS INT) AS age "
+               f"FROM {{s}} GROUP BY 1) AS s ON t.id = s.id {UPSERT}"),
+    Case("a window that keeps the latest", does="update, insert",
+         source="SELECT id, name, age FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY age DESC) AS r "
+                "FROM VALUES (2, 'old', 1), (2, 'new', 2), (9, 'i', 1) AS v(id, name, age)) WHERE r = 1",
+         clauses=UPSERT),
+    Case("a CTE", UPSERT, does="update, insert",
+         source="WITH a AS (SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS v(id, name, age)) SELECT * FROM a"),
+    Case("a CTE used twice", UPSERT, does="update, insert",
+         source="WITH a AS (SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS v(id, name, age)) "
+                "SELECT a.id, b.name, a.age FROM a JOIN a AS b ON a.id = b.id"),
+    Case("a CTE around the whole statement", does="update, insert",
+         merge="WITH a AS (SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS v(id, name, age)) "
+               f"MERGE INTO {{t}} AS t USING a AS s ON t.id = s.id {UPSERT}"),
+    Case("a temporary view", UPSERT, does="update, insert", before=VIEW, source="news"),
+    Case("UNION, DISTINCT, ORDER BY and LIMIT", UPSERT, does="update, insert",
+         source="SELECT DISTINCT * FROM (SELECT 2 AS id, 'B' AS name, 1 AS age UNION ALL SELECT 2, 'B', 1 "
+                "UNION ALL SELECT 9, 'I', 3) ORDER BY id LIMIT 5"),
+    Case("exploded arrays", UPSERT, does="update, insert",
+         source="SELECT explode(array(2, 3, 10)) AS id, 'x' AS name, 1 AS age"),
+    Case("a range", "WHEN MATCHED THEN UPDATE SET age = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+         does="update, insert", source="range(3, 7)"),
+    Case("one row without a table", UPSERT, does="update", source="SELECT 2 AS id, 'B' AS name, 1 AS age"),
+    Case("a parquet folder", UPSERT, does="update, insert", source="parquet.`{path}-source`",
+         before="INSERT OVERWRITE DIRECTORY '{path}-source' USING parquet SELECT 2 id, 'B' name, 1 age "
+                "UNION ALL SELECT 9, 'I', 2"),
+    Case("a csv folder: all strings", "WHEN MATCHED THEN UPDATE SET age = s._c1 WHEN NOT MATCHED THEN INSERT (id, age) "
+         "VALUES (s._c0, s._c1)", does="update, insert", source="csv.`{path}-source`", on="t.id = s._c0",
+         before="INSERT OVERWRITE DIRECTORY '{path}-source' USING csv SELECT 2 id, 10 age UNION ALL SELECT 9, 90"),
+    Case("columns that the target lacks", UPSERT, does="update, insert",
+         source="VALUES (2, 'B', 1, 'more'), (9, 'I', 2, 'more') AS s(id, name, age, extra)"),
+    Case("the target itself", "WHEN MATCHED THEN UPDATE SET age = s.age + 1", does="update", source="{t}"),
+    Case("the target itself, a condition on both", "WHEN MATCHED THEN UPDATE SET name = s.name", does="update",
+         source="{t}", on="t.id = s.id + 1"),
+    Case("the target itself, insert", "WHEN NOT MATCHED THEN INSERT *", does="insert",
+         source="SELECT id + 2 AS id, name, age FROM {t}"),
+    Case("the target itself, older version", UPSERT, does="update, insert", source="SELECT * FROM {t} VERSION AS OF 1",
+         before="UPDATE {t} SET id = id + 2"),
+    Case("the target joined with news", UPSERT, does="update",
+         source="SELECT a.id, n.name, n.age FROM {t} a JOIN (VALUES (2, 'B', 1), (3, 'C', 2) AS n(id, name, age)) n "
+                "ON a.id = n.id"),
+    Case("the target itself, deleted", "WHEN MATCHED THEN DELETE", does="delete",
+         source="SELECT max(id) AS id FROM {t}"),
+    Case("a subquery with EXISTS on the target", INSERT, does="insert",
+         source="SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS v(id, name, age) "
+                "WHERE NOT EXISTS (SELECT 1 FROM {t} x WHERE x.id = v.id)"),
+    Case("random values", UPSERT, does="update, insert", without=("age",),
+         source="SELECT id, name, CAST(rand() * 100 AS INT) AS age FROM VALUES (2, 'B'), (9, 'I') AS v(id, name)"),
+    Case("a random choice of nobody", UPSERT, does="nothing",
+         source="SELECT * FROM VALUES (2, 'B', 1), (9, 'I', 2) AS v(id, name, age) WHERE rand() > 2"),
+    Case("the current time", "WHEN MATCHED THEN UPDATE SET name = CAST(s.now AS STRING)", does="update",
+         without=("name",), source="SELECT 2 AS id, current_timestamp() AS now"),
+    Case("a source with the same rows in several files", "WHEN MATCHED THEN DELETE", does="delete", source_table=Table(
+         NEWS.columns, ("(2, 'BOB', 41), (3, 'CID', 51)",) * 2)),
+    Case("materialised always", UPSERT, does="update, insert", source_table=NEWS,
+         confs={"spark.databricks.delta.merge.materializeSource": "all"}),
+    Case("materialised never", UPSERT, does="update, insert", source_table=NEWS,
+         confs={"spark.databricks.delta.merge.materializeSource": "none"}),
+]  # fmt: skip
+
+VALUES = [
+    Case("a scalar subquery as value", "WHEN MATCHED THEN UPDATE SET age = (SELECT max(id) FROM {t})", does="update"),
+    Case("a random value", "WHEN MATCHED THEN UPDATE SET age = CAST(rand() * 100 AS INT)", does="update",
+         without=("age",)),
+    Case("a random value inserted", "WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id, CAST(rand() * 9 AS INT))",
+         does="insert", without=("age",)),
+    Case("uuid() inserted", "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, uuid())", does="insert",
+         without=("name",)),
+    Case("current_date()", "WHEN MATCHED AND current_date() > DATE'2020-01-01' THEN UPDATE SET age = year(s.d)",
+         does="update", source="SELECT 2 AS id, DATE'2024-01-01' AS d"),
+    Case("a Python-free lambda", "WHEN MATCHED THEN UPDATE SET age = aggregate(array(1, 2, s.age), 0, (a, x) -> a + x)",
+         does="update"),
+    Case("a long list of values", f"WHEN MATCHED AND s.id IN ({', '.join(map(str, range(500)))}) THEN DELETE",
+         does="delete"),
+]  # fmt: skip
+
+TARGETS = [
+    Case("by name", UPSERT, does="update, insert", by_name=True),
+    Case("by three-part name", does="update, insert", by_name=True,
+         merge=f"MERGE INTO spark_catalog.{{t}} AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of all columns", does="update, insert",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t}",
+         merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of some columns", fails="DELTA_MERGE_INCOMPATIBLE_VIEW",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT id, name FROM {t}",
+         merge="MERGE INTO people AS t USING {s} AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name"),
+    Case("by a view with a filter", fails="DELTA_MERGE_INCOMPATIBLE_VIEW",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t} WHERE id > 1",
+         merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("merged before by another statement", UPSERT, does="update, insert",
+         before=f"MERGE INTO {{t}} AS t USING {{s}} AS s ON t.id = s.id {UPSERT} "
+                .replace("INSERT *", "INSERT (id) VALUES (s.id + 50)")),
+    Case("one table of one column", "WHEN NOT MATCHED THEN INSERT *", does="insert", table=Table("id INT", "(1)"),
+         source="VALUES (1), (2) AS s(id)"),
+    Case("a wide table", UPSERT, does="update, insert",
+         table=Table(", ".join(["id INT", *(f"c{i} INT" for i in range(60))]),
+                     "SELECT CAST(id AS INT), " + ", ".join(f"{i}" for i in range(60)) + " FROM range(5)"),
+         source="SELECT CAST(id AS INT) id, " + ", ".join(f"{i} AS c{i}" for i in range(60)) + " FROM range(3, 7)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOURCES, ids=str)
+def test_sources(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", VALUES, ids=str)
+def test_values(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", TARGETS, ids=str)
+def test_targets(case: Case, engines: Harness) -> None:
+    engines.check(case)
