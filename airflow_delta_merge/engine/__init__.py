@@ -1,0 +1,10 @@
+"""The two-phase merge engine on Delta tables: Delta's results, from plans of our own.
+
+It travels to clusters as a py-file, so it imports only the standard library, pyspark and py4j.
+"""
+
+from __future__ import annotations
+
+from airflow_delta_merge.engine.merge_into import merge, merge_sql
+
+__all__ = ["merge", "merge_sql"]

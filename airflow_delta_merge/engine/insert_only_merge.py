@@ -1,0 +1,95 @@
+"""Merges that only insert: source rows that match no target row are appended, nothing is removed or rewritten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.output import clause_number, inserted_column
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+
+class InsertOnlyMergeExecutor:
+    """Writes source rows that match nothing, for merges with insert clauses only.
+
+    1. Prune: only files whose rows the source's keys can equal are searched.
+    2. Anti join: source rows with a match in those files are left out. A small source is broadcast to find its
+       matched rows, so that the target is never shuffled; without a candidate file there is no join at all.
+    3. Write: the rows that an insert clause takes are appended.
+    """
+
+    def __init__(self, merge: MergeContext) -> None:
+        self._merge = merge
+        self.reason = ""
+
+    def write_only_inserts(self) -> JavaObject:
+        """Search the candidate files and append what matches nothing.
+
+        :return: JVM sequence of the added files.
+        """
+        merge = self._merge
+        with merge.metrics.phase("scan"):
+            candidates = merge.delta.filter_files(merge.write.transaction, merge.candidate_predicates)
+            unmatched = self._unmatched(candidates)
+        set_skipping_metrics(merge, candidates)
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            return write_inserts(merge, unmatched)
+
+    def _unmatched(self, candidates: FileSet) -> DataFrame:
+        merge = self._merge
+        source = merge.source
+        if candidates.count == 0 or source.num_rows == 0:
+            self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
+            return source.frame
+        target = merge.delta.target_frame(merge.command, merge.write.transaction, candidates)
+        if not source.is_small:
+            self.reason = "only insert clauses: the source is joined with the candidate files and appended"
+            return source.frame.join(target, merge.condition, "left_anti")
+        self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"
+        matched = target.join(source.for_join(), merge.condition, "inner").select(
+            F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
+        )
+        return merge.without_ids(matched, merge.names.matched_row_id, num_ids=None)
+
+
+def inserted_rows(merge: MergeContext, unmatched: DataFrame) -> DataFrame:
+    """The rows that the insert clauses make of source rows without a match.
+
+    :return: columns of the table's final schema.
+    """
+    clauses = merge.insert_clauses
+    number = F.col(merge.names.clause)
+    numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
+    columns = [inserted_column(i, clauses, number).alias(name) for i, name in enumerate(merge.column_names)]
+    return numbered.select(*columns)
+
+
+def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
+    """Append what the insert clauses make of ``unmatched`` and set the metrics of added files."""
+    rows = inserted_rows(merge, unmatched)
+    added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes, partition_columns=merge.partition_columns)
+    files = merge.delta.file_set(added)
+    merge.metrics.set(
+        numTargetFilesAdded=files.count,
+        numTargetBytesAdded=files.num_bytes,
+        numTargetPartitionsAddedTo=files.partitions,
+        numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count(),
+    )
+    return added
+
+
+def set_skipping_metrics(merge: MergeContext, candidates: FileSet) -> None:
+    """Set the metrics of files before and after data skipping."""
+    num_files, num_bytes = merge.delta.table_size(merge.write.transaction)
+    merge.metrics.set(
+        numTargetFilesBeforeSkipping=num_files,
+        numTargetBytesBeforeSkipping=num_bytes,
+        numTargetFilesAfterSkipping=candidates.count,
+        numTargetBytesAfterSkipping=candidates.num_bytes,
+        numTargetPartitionsAfterSkipping=candidates.partitions,
+    )

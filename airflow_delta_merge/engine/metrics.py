@@ -1,0 +1,50 @@
+"""Merge metrics: Delta's names, filled from aggregates over the data rather than from accumulators.
+
+Accumulators count a task's rows again when the task is retried or speculated; the counts here come from query
+results and from the statistics of the files that were committed, so they are exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+class MergeMetrics:
+    """The SQL metrics of one merge, by Delta's names, with the time each phase took (milliseconds)."""
+
+    def __init__(self) -> None:
+        self._sql_metrics: Mapping[str, Any] = {}
+        self.values: dict[str, int] = {}
+        self.durations_ms: dict[str, int] = {}
+        self._start = time.monotonic_ns()
+
+    def bind(self, sql_metrics: Mapping[str, Any]) -> None:
+        """Take the JVM metrics of the resolved command, by name; what is set from now on goes into the history."""
+        self._sql_metrics = sql_metrics
+        self.values = dict.fromkeys(sql_metrics, 0)
+        for metric in sql_metrics.values():
+            metric.set(0)
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the merge began."""
+        return (time.monotonic_ns() - self._start) // 1_000_000
+
+    def set(self, **values: int) -> None:
+        for name, value in values.items():
+            self._sql_metrics[name].set(value)
+            self.values[name] = value
+
+    @contextmanager
+    def phase(self, name: str, sql_metric: str | None = None) -> Iterator[None]:
+        """Add the time spent inside to a phase, in milliseconds, and at least 1 to its SQL metric, as Delta does."""
+        start = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            elapsed = (time.monotonic_ns() - start) // 1_000_000
+            self.durations_ms[name] = self.durations_ms.get(name, 0) + elapsed
+            if sql_metric is not None:
+                self.set(**{sql_metric: max(1, self.durations_ms[name])})

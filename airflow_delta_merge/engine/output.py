@@ -1,0 +1,77 @@
+"""Clauses to columns: which clause takes a row, and what the row becomes.
+
+Clauses that act on target rows are numbered from 1 in the grammar's order (matched, then not matched by source),
+insert clauses likewise among themselves; 0 means that no clause takes the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import ResolvedClause
+
+
+def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:
+    """Number of the first clause whose condition holds, counted from ``first``; 0 when none does.
+
+    All conditions are evaluated for every row, also after one held, because Delta does so: a condition that
+    raises an error raises it for each row.
+
+    :param clauses: clauses of one kind.
+    :return: an integer column.
+    """
+    if not clauses:
+        return F.lit(0)
+    if clauses[0].condition is None:
+        return F.lit(first)
+    if len(clauses) == 1:
+        return F.when(clauses[0].condition, F.lit(first)).otherwise(F.lit(0))
+    holds = [F.coalesce(c.condition, F.lit(False)) if c.condition is not None else F.lit(True) for c in clauses]
+    padding = [F.lit(False)] * (first - 1)
+    return F.array_position(F.array(*padding, *holds), True).cast("int")
+
+
+def target_row_clause(
+    matched: Sequence[ResolvedClause], by_source: Sequence[ResolvedClause], has_match: Column
+) -> Column:
+    """Number of the clause that takes a target row, 0 when none does.
+
+    :param has_match: whether a source row stands beside the target row.
+    """
+    number = clause_number(matched)
+    if not by_source:
+        return F.when(has_match, number).otherwise(F.lit(0))
+    return F.when(has_match, number).otherwise(clause_number(by_source, first=len(matched) + 1))
+
+
+def updated_column(position: int, copied: Column, clauses: Sequence[ResolvedClause], number: Column) -> Column:
+    """One column of the rewritten target row: the new value where an update clause changes it, else the old one.
+
+    :param position: the column's position in the final schema.
+    :param copied: the old value, as a column of the final schema.
+    :param clauses: the clauses that act on target rows, in the order of their numbers.
+    :param number: the number of the clause that took the row.
+    """
+    chain: Column | None = None
+    for index, clause in enumerate(clauses, start=1):
+        if clause.action == "update" and clause.changes[position]:
+            taken = number == F.lit(index)
+            value = clause.values[position]
+            chain = F.when(taken, value) if chain is None else chain.when(taken, value)
+    return copied if chain is None else chain.otherwise(copied)
+
+
+def inserted_column(position: int, clauses: Sequence[ResolvedClause], number: Column) -> Column:
+    """One column of an inserted row; rows that no clause takes must have been filtered out.
+
+    :param clauses: the insert clauses, in the order of their numbers.
+    """
+    value = clauses[-1].values[position]
+    for index in range(len(clauses) - 1, 0, -1):
+        value = F.when(number == F.lit(index), clauses[index - 1].values[position]).otherwise(value)
+    return value

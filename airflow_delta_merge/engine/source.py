@@ -1,0 +1,76 @@
+"""The merge source: read once, kept for the whole merge, with the statistics that prune the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject
+
+#: Sources up to this size are sent whole to every task, so that the target is never shuffled. A hash table of it
+#: takes two to three times as much in the driver and in each executor.
+BROADCAST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class MaterializedSource:
+    """The source's rows, computed exactly once.
+
+    :param frame: the source's columns (with the attributes that resolved expressions refer to) and ``row_id``.
+    :param row_id: name of the column that numbers the rows (long, unique, not dense); no user column has it.
+    :param num_rows: how many rows.
+    :param num_bytes: memory and disk they take.
+    :param statistics: aggregates by name, computed in the same pass.
+    """
+
+    frame: DataFrame
+    row_id: str
+    num_rows: int
+    num_bytes: int
+    statistics: dict[str, Any] = field(default_factory=dict)
+    rdd: Any = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is broadcast rather than shuffled."""
+        return self.num_bytes <= BROADCAST_BYTES
+
+    def for_join(self) -> DataFrame:
+        """The rows, hinted for a broadcast if they are few."""
+        return F.broadcast(self.frame) if self.is_small else self.frame
+
+    def release(self) -> None:
+        if self.rdd is not None:
+            self.rdd.unpersist(False)
+
+
+def materialize_source(
+    delta: DeltaJvm, command: JavaObject, *, row_id: str, statistics: Iterable[Column]
+) -> MaterializedSource:
+    """Compute the source once and keep it until it is released.
+
+    The lineage is cut, so a lost block fails the merge instead of recomputing rows that may have changed since;
+    Delta materializes sources it cannot trust to be the same twice for that reason. Here it is every source, since
+    the pass also yields the row count and the statistics that prune the target.
+
+    :param row_id: name of the numbering column to add.
+    :param statistics: named aggregates over the source's columns.
+    """
+    frame = delta.referenced_source(command).withColumn(row_id, F.monotonically_increasing_id())
+    count = F.count(F.lit(1)).alias(row_id)
+    kept, values = delta.checkpoint(frame, StorageLevel.MEMORY_AND_DISK, [count, *statistics])
+    rdd = delta.checkpoint_rdd(kept)
+    return MaterializedSource(
+        frame=kept,
+        row_id=row_id,
+        num_rows=int(values.pop(row_id)),
+        num_bytes=delta.stored_bytes(rdd),
+        statistics=values,
+        rdd=rdd,
+    )
