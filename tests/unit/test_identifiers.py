@@ -1,0 +1,69 @@
+"""Names are split and quoted as Spark SQL does it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+
+NAME_PARTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("orders", ("orders",)),
+        ("shop.orders", ("shop", "orders")),
+        ("main.shop.orders", ("main", "shop", "orders")),
+        ("order id", ("order id",)),
+        ("`a.b`.c", ("a.b", "c")),
+        ("a.`b`", ("a", "b")),
+        ("`a``b`", ("a`b",)),
+        ("`` ` ``".replace(" ", ""), None),
+        ("````", ("`",)),
+        ("`a`.`b``.``c`", ("a", "b`.`c")),
+        ("ü.数", ("ü", "数")),
+        ("1a", ("1a",)),
+    ],
+)
+def test_a_name_is_split_at_its_dots_outside_of_backticks(name: str, parts: tuple[str, ...] | None) -> None:
+    if parts is None:
+        with pytest.raises(MergeConfigError):
+            parse_multipart(name)
+    else:
+        assert parse_multipart(name) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "empty part"),
+        ("   ", "empty part"),
+        (".a", "empty part"),
+        ("a.", "empty part"),
+        ("a..b", "empty part"),
+        ("``", "empty part"),
+        ("` `", "empty part"),
+        ("`a", "never closed"),
+        ("`a``", "never closed"),
+        ("`a`b", "after a closing backtick"),
+        ("a`b`", "may only stand around a whole part"),
+        ("a.b`", "may only stand around a whole part"),
+    ],
+)
+def test_what_is_no_name_is_refused(name: str, words: str) -> None:
+    with pytest.raises(MergeConfigError, match=words):
+        parse_multipart(name)
+
+
+@pytest.mark.parametrize(("part", "quoted"), [("a", "`a`"), ("a`b", "`a``b`"), ("`", "````"), ("a.b", "`a.b`")])
+def test_quoting_doubles_backticks(part: str, quoted: str) -> None:
+    assert quote_identifier(part) == quoted
+
+
+@given(st.lists(NAME_PARTS, min_size=1, max_size=4).map(tuple))
+def test_what_is_quoted_is_read_back(parts: tuple[str, ...]) -> None:
+    assert parse_multipart(quote_multipart(parts)) == parts
