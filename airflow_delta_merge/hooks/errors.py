@@ -14,6 +14,16 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 _LASTING_CLASSES = ("0A", "21", "22", "23", "42")
 # Of these the ones that time may cure: a table, path or schema that isn't there yet.
 _PASSING_STATES = ("42P01", "42K03", "42704")
+# What to do about the errors people meet most, by the beginning of their condition; Delta and Spark say what is wrong.
+_ADVICE = {
+    "DELTA_TABLE_NOT_FOUND": "Create it as a Delta table first (CREATE TABLE … USING delta), or mend target.",
+    "TABLE_OR_VIEW_NOT_FOUND": "Check its name, and that this Spark has the catalog it is in.",
+    "PATH_NOT_FOUND": "Check the path in target and source, and that it can be read from where Spark runs.",
+    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Leave one source row for each key, e.g. by ROW_NUMBER() in a source query.",
+    "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Check the columns in on and clauses against both sides.",
+    "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
+    "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
+}
 _LASTING_TYPES = ("MergeConfigError", "NotImplementedError")
 
 
@@ -40,8 +50,11 @@ def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     condition, sql_state = error.get("condition"), error.get("sql_state")
     message = str(error.get("message") or "no reason was given.")
     suffix = f" [{condition}]" if condition and condition not in message else ""
+    advice = next((text for start, text in _ADVICE.items() if str(condition).startswith(start)), "")
     cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
-    return cls(f"The merge into {target} failed: {message}{suffix}", condition=condition, sql_state=sql_state)
+    return cls(
+        f"The merge into {target} failed: {message}{suffix} {advice}".rstrip(), condition=condition, sql_state=sql_state
+    )
 
 
 def _is_lasting(error: Mapping[str, Any]) -> bool:

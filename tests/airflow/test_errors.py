@@ -35,12 +35,15 @@ def test_another_try_makes_sense(type_: str, condition: str | None, sql_state: s
     assert isinstance(error, AirflowException)
     assert isinstance(error, AirflowFailException) is lasting
     assert (error.condition, error.sql_state) == (condition, sql_state)
-    assert str(error) == f"The merge into `t` failed: What.{f' [{condition}]' if condition else ''}"
+    assert str(error).startswith(f"The merge into `t` failed: What.{f' [{condition}]' if condition else ''}")
 
 
-def test_condition_is_said_once() -> None:
+def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job({"condition": "PATH_NOT_FOUND", "message": "[PATH_NOT_FOUND] No path."}, "`t`")
-    assert str(error) == "The merge into `t` failed: [PATH_NOT_FOUND] No path."
+    assert str(error) == (
+        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in target and source, and that it can be "
+        "read from where Spark runs."
+    )
 
 
 @pytest.mark.parametrize("exit_code", [-signal.SIGKILL, 128 + signal.SIGKILL])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,8 +36,16 @@ def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> M
 def failure(merge: MergeConfig, **arguments: Any) -> DeltaMergeException:
     with pytest.raises(DeltaMergeException) as caught:
         DeltaMergeHook(conf=SPARK, **arguments).merge(merge)
-    assert not list(Path("/tmp").glob("airflow_delta_merge_????????/config.json")), "a config was left behind"
+    assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
+    print("The error was:", caught.value)
     return caught.value
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for temporary files of this test's own."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
 
 @pytest.fixture
@@ -164,13 +173,19 @@ class Running:
     def __init__(self, table: Path) -> None:
         self.hook = DeltaMergeHook(conf=SPARK)
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._merge, args=(table,))
+        self._thread = threading.Thread(target=self._merge, args=(table,), daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> Running:
         deadline = time.monotonic() + 120
         while not self._find_python():
             assert self.error is None, self.error
             assert time.monotonic() < deadline, "the job never started"
             time.sleep(0.1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.hook.on_kill()
 
     def _merge(self, table: Path) -> None:
         try:
@@ -192,7 +207,7 @@ class Running:
         """Wait for the end; all processes must be gone within ten seconds."""
         self._thread.join(timeout=10)
         assert not self._thread.is_alive(), "the merge goes on"
-        gone, alive = psutil.wait_procs(self.group, timeout=10)
+        _, alive = psutil.wait_procs(self.group, timeout=10)
         assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
         return str(self.error)
 
@@ -205,19 +220,24 @@ def _group_of(pid: int) -> int | None:
 
 
 def _is_job(process: psutil.Process) -> bool:
+    command = _command(process)
+    return len(command) > 1 and Path(command[0]).name != "java" and command[1].endswith("_job.py")
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """The command line; empty for a process that is gone, or just starting."""
     try:
-        command = process.cmdline()
+        return process.cmdline()
     except psutil.Error:
-        return False
-    return "java" not in Path(command[0]).name and any(part.endswith("_job.py") for part in command[1:3])
+        return []
 
 
 def test_on_kill_ends_the_jvm_and_the_python_under_it(table: Path) -> None:
-    running = Running(table)
-    commands = " ".join(" ".join(process.cmdline()) for process in running.group)
-    assert len(running.group) >= 2
-    running.hook.on_kill()
-    assert "Airflow ended this task, and Spark with it" in running.ended()
+    with Running(table) as running:
+        commands = " ".join(" ".join(_command(process)) for process in running.group)
+        assert len(running.group) >= 2
+        running.hook.on_kill()
+        assert "Airflow ended this task, and Spark with it" in running.ended()
     # Every user of the machine can read command lines: neither the config nor a property may stand there.
     assert "1000000000000" not in commands
     assert "snapshotPartitions" not in commands
@@ -225,6 +245,6 @@ def test_on_kill_ends_the_jvm_and_the_python_under_it(table: Path) -> None:
 
 @pytest.mark.parametrize("victim", ["leader", "python"])
 def test_job_killed_from_outside(table: Path, victim: str) -> None:
-    running = Running(table)
-    os.kill(getattr(running, victim), signal.SIGKILL)
-    assert "Spark was killed from outside by SIGKILL" in running.ended()
+    with Running(table) as running:
+        os.kill(getattr(running, victim), signal.SIGKILL)
+        assert "Spark was killed from outside by SIGKILL" in running.ended()
