@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.differential.harness import Harness
+
 SESSION_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -29,7 +31,9 @@ SESSION_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    "spark.databricks.delta.stalenessLimit": "0",
+    # Each statement here is new to Spark and has few rows: to compile classes for it takes longer than to run it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -76,6 +80,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Harness:
+    """``engines.check(case)`` runs a case by the built-in MERGE and by ours and compares all they leave behind."""
+    from tests.differential.harness import Harness
+
+    return Harness(spark, tmp_path_factory.mktemp("tables"), oracle_only=request.config.getoption("--oracle-only"))
 
 
 def _delta_jars() -> list[str]:

@@ -62,11 +62,22 @@ class DeltaTableLog:
         return self.metadata["configuration"].get(table_property, "false") == "true"
 
     @property
+    def paths(self) -> set[str]:
+        """The files, as the log names them."""
+        return {add["path"] for add in self.files.values()}
+
+    @property
     def row_count(self) -> int | None:
         """The rows by the files' statistics; None if a file has none."""
+        return self.row_count_of(self.paths)
+
+    def row_count_of(self, paths: set[str]) -> int | None:
+        """The rows of these files by their statistics; None if one has none."""
         count = 0
         for add in self.files.values():
             stats = json.loads(add.get("stats") or "{}")
+            if add["path"] not in paths:
+                continue
             if "numRecords" not in stats:
                 return None
             count += stats["numRecords"] - (add.get("deletionVector") or {}).get("cardinality", 0)

@@ -31,7 +31,8 @@ CASES = [
     Case("upsert", UPSERT, does="update, insert", table=TABLE),
     Case("upsert that only inserts", UPSERT, does="insert", table=TABLE,
          source="VALUES (70, 'x', 1), (71, 'y', 2) AS s(id, name, age)"),
-    Case("upsert that only updates", UPSERT, does="update", table=TABLE, source="VALUES (2, 'x', 1) AS s(id, name, age)"),
+    Case("upsert that only updates", UPSERT, does="update", table=TABLE,
+         source="VALUES (2, 'x', 1) AS s(id, name, age)"),
     Case("all kinds", f"WHEN MATCHED AND s.age > 41 THEN DELETE {UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id = 1 "
          "THEN UPDATE SET age = 0 WHEN NOT MATCHED BY SOURCE THEN DELETE", does="update, insert, delete", table=TABLE),
     Case("not matched by source, delete", "WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete", table=TABLE),
@@ -44,7 +45,8 @@ CASES = [
          table=TWINS, source=DOUBLE),
     Case("equal target rows deleted by several source rows", DELETE, does="delete", table=TWINS, source=DOUBLE),
     Case("equal target rows, several source rows, by-source delete beside",
-         f"{DELETE} {INSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete, insert", table=TWINS, source=DOUBLE),
+         f"{DELETE} {INSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete, insert", table=TWINS,
+         source=DOUBLE),
     Case("no change", "WHEN MATCHED AND false THEN DELETE", does="nothing", table=TABLE),
     Case("partitioned", UPSERT, does="update, insert", table=PARTITIONED,
          source="VALUES (2, 'a', 20), (3, 'moved', 30), (9, NULL, 90) AS s(id, p, v)"),
@@ -59,7 +61,8 @@ CASES = [
          "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="update, insert",
          table=Table("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "INSERT INTO {t} (id) VALUES (1), (2)",
                      properties=FEED), source="VALUES (2), (3) AS s(id)"),
-    Case("with nested values", UPSERT, does="update, insert", source="SELECT id, named_struct('x', id, 'l', array(id)) v "
+    Case("with nested values", UPSERT, does="update, insert",
+         source="SELECT id, named_struct('x', id, 'l', array(id)) v "
          "FROM VALUES (1), (2) AS s(id)", table=Table("id INT, v STRUCT<x: INT, l: ARRAY<INT>>",
          "(1, struct(1, array(1)))", properties=FEED)),
 ]  # fmt: skip

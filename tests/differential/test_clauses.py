@@ -147,7 +147,6 @@ SEVERAL_CLAUSES = [
 _MATCHING = [
     ("an empty table", EMPTY, STRANGERS, ("insert", "insert", "nothing", "nothing", "insert")),
     ("an empty source", PEOPLE, NOBODY, ("nothing",) * 5),
-    ("an empty table and source", EMPTY, NOBODY, ("nothing",) * 5),
     ("nobody matching", PEOPLE, STRANGERS, ("insert", "insert", "nothing", "nothing", "insert")),
     ("everybody matching", PEOPLE, EVERYBODY, ("update", "delete", "update", "delete", "nothing")),
 ]

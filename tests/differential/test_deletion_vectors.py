@@ -20,7 +20,8 @@ ROWS = ", ".join(f"({i}, 'n{i}', {i * 10})" for i in range(12))
 PLAIN = Table("id INT, name STRING, age INT", ROWS, files=3, properties=ON)
 MARKED = replace(PLAIN, then="DELETE FROM {t} WHERE id IN (1, 5, 9)")
 MARKED_TWICE = replace(PLAIN, then=("DELETE FROM {t} WHERE id IN (1, 5)", "DELETE FROM {t} WHERE id IN (2, 9)"))
-SWITCHED_OFF = replace(MARKED, then=(*MARKED.then, "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = false)"))  # fmt: skip  # noqa: E501
+SET_OFF = "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = false)"
+SWITCHED_OFF = replace(MARKED, then=(*MARKED.then, SET_OFF))
 PARTITIONED = Table("id INT, p STRING, v STRING", "SELECT CAST(id AS INT), concat('p', id % 3), 'v' FROM range(12)",
                     partitioned_by="p", properties=ON, then="DELETE FROM {t} WHERE id = 4")  # fmt: skip
 SOURCE = "VALUES (1, 'A', 1), (2, 'B', 2), (3, 'C', 3), (40, 'N', 4) AS s(id, name, age)"
@@ -34,7 +35,8 @@ CASES = [
     Case("insert only", INSERT, does="insert", table=PLAIN, source=SOURCE),
     Case("update if", "WHEN MATCHED AND s.id = 2 THEN UPDATE SET *", does="update", table=PLAIN, source=SOURCE),
     Case("clauses of all kinds", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT} "
-         "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, insert, delete", table=PLAIN, source=SOURCE),
+         "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, insert, delete", table=PLAIN,
+         source=SOURCE),
     Case("every row of a file: the file goes", DELETE, does="delete", table=PLAIN, source=WHOLE_FILE),
     Case("every row of a file is updated", UPDATE, does="update", table=PLAIN, source=WHOLE_FILE),
     Case("every row of the table", DELETE, does="delete", table=PLAIN, on="true", source="VALUES (1) AS s(id)"),
@@ -45,7 +47,8 @@ CASES = [
     Case("delete in a file with a vector", DELETE, does="delete", table=MARKED, source=SOURCE),
     Case("the last rows of a file with a vector: the vector goes too", DELETE, does="delete", table=MARKED,
          source=WHOLE_FILE),
-    Case("a vector that grew before", DELETE, does="delete", table=MARKED_TWICE, source="VALUES (0), (4), (8) AS s(id)"),
+    Case("a vector that grew before", DELETE, does="delete", table=MARKED_TWICE,
+         source="VALUES (0), (4), (8) AS s(id)"),
     Case("delete what is deleted already", DELETE, does="nothing", table=MARKED, source="VALUES (1), (5) AS s(id)"),
     Case("not matched by source", DROP, does="delete", table=MARKED, source=SOURCE),
     Case("not matched by source, update", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 THEN UPDATE SET age = -1",

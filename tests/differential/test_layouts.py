@@ -89,8 +89,8 @@ LAYOUTS = [
          table=Table(COLUMNS, ROWS, properties={"delta.dataSkippingStatsColumns": "v"})),
     Case("long strings with cut statistics", UPSERT, does="update, insert", on="t.k = s.k",
          table=Table("k STRING, n INT", ("(repeat('é', 40), 1), (repeat('a', 100), 2)", "(repeat('z', 33), 3)")),
-         source="SELECT repeat('é', 40) k, 10 n UNION ALL SELECT repeat('a', 100), 20 UNION ALL SELECT repeat('a', 99), 3"
-                " UNION ALL SELECT repeat('z', 33), 4"),
+         source="SELECT repeat('é', 40) k, 10 n UNION ALL SELECT repeat('a', 100), 20 "
+                "UNION ALL SELECT repeat('a', 99), 3 UNION ALL SELECT repeat('z', 33), 4"),
     Case("string keys above the BMP at the end of the range", UPSERT, does="update, insert", on="t.k = s.k",
          table=Table("k STRING, n INT", ("(concat(repeat('a', 40), '😀'), 1)", "(repeat('\uffff', 40), 2)")),
          source="SELECT concat(repeat('a', 40), '😀') k, 1 n UNION ALL SELECT repeat('\uffff', 40), 5"
@@ -100,13 +100,16 @@ LAYOUTS = [
     Case("a compacted table", UPSERT, does="update, insert", source=SOURCE,
          table=Table(COLUMNS, ROWS, then=("OPTIMIZE {t}",))),
     Case("a table after ADD COLUMN: old files lack it", UPSERT, does="update, insert",
-         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT", "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
+         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT",
+         "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
          source="VALUES (2, 'a', 'x', 2), (8, 'h', 'x', 80), (9, 'i', 'x', 90) AS s(id, p, v, w)"),
     Case("a key that old files lack", UPSERT, does="update, insert", on="t.w = s.w",
-         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT", "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
+         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT",
+         "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
          source="VALUES (2, 'a', 'x', 2), (8, 'h', 'x', 8) AS s(id, p, v, w)"),
     Case("a key that old files lack, null-safe", DELETE, does="delete", on="t.w <=> s.w",
-         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT", "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
+         table=Table(COLUMNS, ROWS, then=("ALTER TABLE {t} ADD COLUMN w INT",
+         "INSERT INTO {t} VALUES (8, 'h', 'v', 8)")),
          source="VALUES (CAST(NULL AS INT)) AS s(w)"),
 ]  # fmt: skip
 

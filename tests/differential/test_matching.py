@@ -78,7 +78,8 @@ NULL_KEYS = [
     Case("a NULL in one of two null-safe keys", UPSERT, does="update, insert", table=WITH_NULLS, source=NULL_SOURCE,
          on="t.id <=> s.id AND t.k <=> s.k"),
     Case("insert only, NULL keys", INSERT, does="insert", table=WITH_NULLS, source=NULL_SOURCE),
-    Case("insert only, null-safe keys", INSERT, does="insert", table=WITH_NULLS, source=NULL_SOURCE, on="t.id <=> s.id"),
+    Case("insert only, null-safe keys", INSERT, does="insert", table=WITH_NULLS, source=NULL_SOURCE,
+         on="t.id <=> s.id"),
     Case("insert only, all keys NULL", INSERT, does="insert", table=WITH_NULLS, source=ONE_NULL),
     Case("delete where the target's key is NULL", DELETE, does="delete", table=WITH_NULLS, source=ONE_NULL,
          on="t.id IS NULL"),
@@ -104,7 +105,8 @@ SEVERAL_SOURCE_ROWS = [
          fails=AMBIGUOUS, source=DOUBLE),
     Case("two source rows, a clause's condition takes none", "WHEN MATCHED AND s.age = 99 THEN UPDATE SET *",
          does="nothing", source=DOUBLE),
-    Case("two source rows, a condition takes none, an insert", f"WHEN MATCHED AND s.age = 99 THEN UPDATE SET * {INSERT}",
+    Case("two source rows, a condition takes none, an insert",
+         f"WHEN MATCHED AND s.age = 99 THEN UPDATE SET * {INSERT}",
          fails=AMBIGUOUS, source=DOUBLE),
     Case("two source rows, the merge condition takes one", UPDATE, does="update", source=DOUBLE,
          on="t.id = s.id AND s.age = 1"),
@@ -148,4 +150,3 @@ def test_null_keys(case: Case, engines: Harness) -> None:
 @pytest.mark.parametrize("case", SEVERAL_SOURCE_ROWS, ids=str)
 def test_several_source_rows_for_one_target_row(case: Case, engines: Harness) -> None:
     engines.check(case)
-

@@ -44,7 +44,8 @@ CASES = [
     Case("insert and update", f"{INSERT} {MARK}", does="insert, update"),
     Case("clauses of all kinds with conditions",
          "WHEN MATCHED AND s.age > 41 THEN DELETE WHEN MATCHED AND t.age > 0 THEN UPDATE SET age = t.age + s.age "
-         "WHEN NOT MATCHED AND s.id = 7 THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN UPDATE SET name = 'x' "
+         "WHEN NOT MATCHED AND s.id = 7 THEN INSERT * "
+         "WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN UPDATE SET name = 'x' "
          "WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE", does="update, insert, delete"),
     Case("an empty source deletes all", DROP, does="delete", source=NOBODY),
     Case("an empty source updates all", f"{UPDATE} {MARK}", does="update", source=NOBODY),
@@ -72,7 +73,8 @@ CASES = [
          does="update, insert, delete", table=DAYS, source=ONE_DAY, on="t.id = s.id AND t.day = s.day"),
     Case("delete partitions", DROP, does="delete", table=DAYS, source=ONE_DAY, on="t.day = s.day",),
     Case("update moves rows between partitions",
-         "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET day = DATE'2030-01-01'", does="update", table=DAYS, source=ONE_DAY),
+         "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET day = DATE'2030-01-01'", does="update", table=DAYS,
+         source=ONE_DAY),
     Case("several source rows for one target row, delete the others", DROP, does="delete", source=DOUBLE),
     Case("several source rows, update the others", MARK, does="update", source=DOUBLE),
     Case("several source rows, an unconditional delete beside", f"{DELETE} {DROP}", does="delete", source=DOUBLE),
@@ -84,7 +86,8 @@ CASES = [
          fails="NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION"),
     Case("star is no action here", "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", fails="PARSE_SYNTAX_ERROR"),
     Case("nothing but a false condition", "WHEN NOT MATCHED BY SOURCE AND false THEN DELETE", does="nothing"),
-    Case("a self merge", "WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete", source="SELECT * FROM {t} WHERE id > 2"),
+    Case("a self merge", "WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete",
+         source="SELECT * FROM {t} WHERE id > 2"),
 ]  # fmt: skip
 
 

@@ -124,7 +124,8 @@ OTHER_TYPES = [
          source="SELECT CAST(k AS STRING COLLATE UTF8_LCASE) k, v FROM VALUES ('ABC', 20), ('xyz', 30) AS s(k, v)"),
     Case("a collation in the condition", UPDATE_V, does="update", on="t.k = s.k COLLATE UTF8_LCASE",
          table=Table("k STRING, v INT", ("('abc', 1)", "('XYZ', 2)")), source="VALUES ('ABC', 20) AS s(k, v)"),
-    Case("a key of NULL type", UPDATE_V, does="nothing", table=INTS, on="t.k = s.k", source="VALUES (NULL, 1) AS s(k, v)"),
+    Case("a key of NULL type", UPDATE_V, does="nothing", table=INTS, on="t.k = s.k",
+         source="VALUES (NULL, 1) AS s(k, v)"),
     Case("a key of NULL type, null-safe", UPDATE_V, does="update", table=INTS, on="t.k <=> s.k",
          source="VALUES (NULL, 1) AS s(k, v)"),
 ]  # fmt: skip

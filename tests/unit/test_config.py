@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -78,16 +79,19 @@ def test_the_statement_reads_as_people_write_it() -> None:
         clauses=[when_matched_update(set={"amount": "source.amount"}, condition="source.amount > 0"), *UPSERT],
         with_schema_evolution=True,
     )
-    assert merge.to_sql().split() == (
-        """
+    assert "\n".join(line.strip() for line in merge.to_sql().splitlines()) == textwrap.dedent("""\
         MERGE WITH SCHEMA EVOLUTION INTO `shop`.`orders` AS `target`
         USING `staging`.`order lines` AS `source`
-        ON ( `target`.`order id` = `source`.`order id` AND `target`.`line` = `source`.`line` )
-        WHEN MATCHED AND ( source.amount > 0 ) THEN UPDATE SET `amount` = source.amount
+        ON (
+        `target`.`order id` = `source`.`order id` AND `target`.`line` = `source`.`line`
+        )
+        WHEN MATCHED AND (
+        source.amount > 0
+        ) THEN UPDATE SET
+        `amount` = source.amount
+
         WHEN MATCHED THEN UPDATE SET *
-        WHEN NOT MATCHED THEN INSERT *
-        """
-    ).split()
+        WHEN NOT MATCHED THEN INSERT *""")
 
 
 def test_null_safe_keys_are_compared_by_the_spaceship() -> None:

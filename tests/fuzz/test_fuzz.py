@@ -1,0 +1,46 @@
+"""Statements that nobody thought of, on tables that nobody made: both engines must still agree.
+
+``pytest tests/fuzz --fuzz-examples 1000`` makes up that many; ``--fuzz-seed N`` repeats a run. A failure is
+printed with its seed, the table's and the merge's SQL, shrunk by hypothesis to the least that still fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.differential.cases import Case
+from tests.differential.harness import Harness
+from tests.fuzz.statements import cases
+
+FEW = 15  # in the normal suite, always the same ones
+
+
+def test_both_engines_agree_on_made_up_statements(engines: Harness, request: pytest.FixtureRequest) -> None:
+    examples = request.config.getoption("--fuzz-examples")
+    start = request.config.getoption("--fuzz-seed")
+    if start is None:
+        start = 1 if examples is None else random.randrange(2**32)
+    print(f"fuzz: --fuzz-seed {start} --fuzz-examples {examples or FEW}")
+    outcomes: Counter[str] = Counter()
+
+    @seed(start)
+    @settings(
+        max_examples=examples or FEW,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases())
+    def agree(case: Case) -> None:
+        outcomes[engines.check_anything(case)] += 1
+
+    try:
+        agree()
+    finally:
+        print(f"fuzz: {dict(outcomes)}")
