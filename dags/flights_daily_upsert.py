@@ -13,11 +13,11 @@ from typing import Any
 import pendulum
 from airflow.sdk import dag, task
 from airflow.timetables.interval import CronDataIntervalTimetable
-from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 
 import flights_feed
 from airflow_delta_merge.config import when_matched_delete, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 
 FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or Path(__file__).resolve().parents[1] / ".demo")
 TABLE = str(FOLDER / "flights")
@@ -103,9 +103,7 @@ def flights_daily_upsert() -> None:
     )
 
     few_cancellations = DeltaMergeSensor(
-        task_id="few_cancellations",
-        merge=merge.output,
-        condition=lambda result: result["num_deleted_rows"] <= MOST_CANCELLATIONS,
+        task_id="few_cancellations", external_task_id="merge", at_most={"num_deleted_rows": MOST_CANCELLATIONS}
     )
 
     @task

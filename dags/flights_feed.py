@@ -86,7 +86,8 @@ def write_parquet(feed: DataFrame, path: Path) -> Path:
     if "cancelled" in feed.columns:
         fields.append(pa.field("cancelled", pa.bool_()))
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pandas(feed, schema=pa.schema(fields), preserve_index=False), path)
+    table = pa.Table.from_pandas(feed, schema=pa.schema(fields), preserve_index=False)
+    pq.write_table(table.replace_schema_metadata(None), path)
     return path
 
 

@@ -180,7 +180,7 @@ def main() -> int:
         try:
             _demo(airflow, Progress())
         except (DemoError, OSError) as error:
-            print(f"\nThe demo failed: {error}. Details are in {_short(LOG)}.", file=sys.stderr)
+            print(f"\nThe demo failed: {error}\nAirflow's output: {LOG}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             print("\nThe demo was stopped.", file=sys.stderr)
@@ -212,7 +212,7 @@ def _demo(airflow: Airflow, progress: Progress) -> None:
 
     counts = ("inserted", "updated", "deleted")
     print("\nWhat each interval's merge did, as it came through XCom\n")
-    _print_table(("interval", *counts, "files touched", "of files there", "merge s", "whole run s"), rows)
+    _print_table(("interval", *counts, "files touched", "of files there", "seconds", "of them merge"), rows)
     print(f"\nThe table's history ({_short(TABLE)}/_delta_log)\n")
     _print_table(("version", "operation", *counts, "files removed", "files added"), _history())
     print()
@@ -235,7 +235,7 @@ def _follow(airflow: Airflow, progress: Progress, done: set[str]) -> list[dict[s
             if run["state"] == "failed":
                 raise DemoError(_failure(airflow, run))
             if run["state"] == "success":
-                progress.say(f"{_day(run)}: done")
+                progress.say(f"{_day(run)}: done, {_summary(airflow.merge_result(run['dag_run_id']))}")
                 done.add(run["dag_run_id"])
                 break
         if len(done) == INTERVALS:
@@ -253,10 +253,28 @@ def _running_task(airflow: Airflow, run: Mapping[str, Any], said: set[tuple[str,
 
 
 def _failure(airflow: Airflow, run: Mapping[str, Any]) -> str:
-    failed = [task["task_id"] for task in airflow.tasks(run["dag_run_id"]) if task["state"] == "failed"]
-    logs = HOME / "logs" / f"dag_id={DAG_ID}" / f"run_id={run['dag_run_id']}"
-    where = f"; its log is in {_short(logs)}/task_id={failed[0]}" if failed else ""
-    return f"in the interval {_day(run)} {', '.join(failed) or 'a task'} failed{where}"
+    failed = next((task for task in airflow.tasks(run["dag_run_id"]) if task["state"] == "failed"), None)
+    if failed is None:
+        return f"the interval {_day(run)} failed"
+    log = HOME / "logs" / f"dag_id={DAG_ID}" / f"run_id={run['dag_run_id']}" / f"task_id={failed['task_id']}"
+    log /= f"attempt={failed['try_number']}.log"
+    return f"in the interval {_day(run)} the task {failed['task_id']} failed: {_last_error(log)}\nIts log: {log}"
+
+
+def _last_error(log: Path) -> str:
+    """The first line of the last exception in a task's log, which is JSON by line."""
+    error = "it left no exception in its log"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        for line in log.read_text().splitlines():
+            for detail in json.loads(line).get("error_detail", []):
+                error = str(detail["exc_value"]).partition("\n")[0]
+    return error
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    if result["version"] is None:
+        return "there was nothing to do and nothing was committed"
+    return f"{result['num_affected_rows']:,} rows changed, {result['num_touched_files']} files touched"
 
 
 def _interval(run: Mapping[str, Any], result: Mapping[str, Any], remark: str = "") -> tuple[object, ...]:
@@ -267,8 +285,8 @@ def _interval(run: Mapping[str, Any], result: Mapping[str, Any], remark: str = "
         result["num_deleted_rows"],
         result["num_touched_files"],
         result["num_files_before_skipping"],
-        f"{result['durations_ms']['total'] / 1000:.1f}",
         f"{run['duration']:.1f}",
+        f"{result['durations_ms']['total'] / 1000:.1f}",
     )
 
 
@@ -319,8 +337,11 @@ def _checksum(rows: Any) -> str:
 
     import flights_feed
 
-    plain = pd.DataFrame({name: rows[name].astype("string").fillna("") for name in flights_feed.TABLE_COLUMNS})
-    return f"{int(pd.util.hash_pandas_object(plain, index=False).sum()):016x}"
+    plain = {}
+    for name, kind in flights_feed.TABLE_COLUMNS.items():
+        values = rows[name].astype("Int64") if kind == "INT" else rows[name]  # else NULLs make them 515.0
+        plain[name] = values.astype("string").fillna("")
+    return f"{int(pd.util.hash_pandas_object(pd.DataFrame(plain), index=False).sum()):016x}"
 
 
 def _expected_checksum(day: date) -> str:
@@ -379,6 +400,8 @@ def _environment() -> dict[str, str]:
         "AIRFLOW_HOME": str(HOME),
         "FLIGHTS_DEMO_FOLDER": str(FOLDER),
         "PATH": path,
+        # Each Spark lives some seconds here: Java's second compiler would cost more time than it saves.
+        "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip(),
         "no_proxy": proxies,
         "NO_PROXY": proxies,
         "PYTHONUNBUFFERED": "1",
