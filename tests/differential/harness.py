@@ -224,10 +224,10 @@ class Harness:
         if case.fails:
             assert builtin.failed, f"{case}: the case says it fails with {case.fails}, but the built-in succeeds"
             condition = error_condition(builtin.error)
-            assert condition == case.fails, f"{case}: the built-in raises {condition}: {builtin.error}"
+            assert condition == case.fails, f"{case}: the built-in raises {condition}: {_short(builtin.error)}"
             return
         if builtin.error:
-            raise AssertionError(f"{case}: the built-in fails: {builtin.error}") from builtin.error
+            raise AssertionError(f"{case}: the built-in fails: {_short(builtin.error)}") from builtin.error
         assert builtin.num_rows is not None
         _, updated, deleted, inserted = builtin.num_rows
         does = {kind for kind, n in (("update", updated), ("delete", deleted), ("insert", inserted)) if n}
@@ -311,13 +311,13 @@ class Harness:
 
 def _error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     if not builtin.failed:
-        yield f"ours fails, the built-in doesn't: {type(ours.error).__name__}: {ours.error}"
+        yield f"ours fails, the built-in doesn't: {_short(ours.error)}"
     elif not ours.failed:
-        yield f"the built-in fails with {error_condition(builtin.error)}, ours doesn't: {builtin.error}"
+        yield f"the built-in fails with {error_condition(builtin.error)}, ours doesn't: {_short(builtin.error)}"
     else:
         conditions = error_condition(builtin.error), error_condition(ours.error)
         if conditions[0] != conditions[1]:
-            messages = f"\n      {builtin.error}\n      {type(ours.error).__name__}: {ours.error}"
+            messages = f"\n      {_short(builtin.error)}\n      {_short(ours.error)}"
             yield f"error condition: built-in {conditions[0]}, ours {conditions[1]}{messages}"
     for who, outcome in (("built-in", builtin), ("ours", ours)):
         if outcome.failed and outcome.committed:
@@ -326,6 +326,7 @@ def _error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
 
 def error_condition(error: Exception | None) -> str | None:
     """The error condition that tells what happened, e.g. ``DIVIDE_BY_ZERO``; the exception's class if there is none."""
+    error = _meant(error)
     if isinstance(error, MergeExecutionError):
         return error.condition
     conditions = list(_conditions(error))
@@ -333,6 +334,17 @@ def error_condition(error: Exception | None) -> str | None:
     if meant:
         return meant[0]
     return conditions[0] if conditions else _root_class(error)
+
+
+def _meant(error: Any) -> Any:
+    """PySpark stumbles over conditions that only Delta's jars know while it builds the error that it should raise."""
+    while error.__context__ is not None and "SparkThrowableHelper.getMessage" in str(error):
+        error = error.__context__
+    return error
+
+
+def _short(error: Exception | None) -> str:
+    return f"{type(error).__name__}: {str(_meant(error))[:300]}"
 
 
 def _conditions(error: Exception | None) -> Iterator[str]:
