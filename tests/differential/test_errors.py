@@ -99,7 +99,7 @@ AT_RUN_TIME = [
          fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
     Case("CHECK kept", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND s.age >= 18 THEN INSERT *", table=CHECKED,
          does="update, insert"),
-    Case("CHECK is NULL, which is no violation", "WHEN MATCHED THEN UPDATE SET age = NULL", table=CHECKED,
+    Case("CHECK is NULL, which is a violation too", "WHEN MATCHED THEN UPDATE SET age = NULL", table=CHECKED,
          fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
     Case("append-only: insert", "WHEN NOT MATCHED THEN INSERT *", table=APPEND_ONLY, does="insert"),
     Case("append-only: update", "WHEN MATCHED THEN UPDATE SET *", table=APPEND_ONLY,

@@ -1,0 +1,125 @@
+"""The harness itself: engines that are wrong on purpose must not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+import airflow_delta_merge.engine
+from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.result import MergeResult
+from tests.differential.cases import Case
+from tests.differential.harness import NUM_ROWS, Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UPSERT = Case("upsert", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", does="update, insert")
+AMBIGUOUS = Case(
+    "ambiguous",
+    "WHEN MATCHED THEN UPDATE SET *",
+    source="VALUES (2, 'x', 1), (2, 'y', 2) AS s(id, name, age)",
+    fails="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+)
+Engine = Callable[["SparkSession", str], MergeResult]
+
+
+def _result(**changes: int) -> MergeResult:
+    values = {"version_read": 1, "version": 2, "num_files_before_skipping": 1, **changes}
+    return MergeResult(table="t", executor="ClassicMergeExecutor", executor_reason="", **values)  # type: ignore[arg-type]
+
+
+def _altered(*replacement: str, **changes: int) -> Engine:
+    """The built-in as engine, of another statement than the one it was given."""
+
+    def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
+        row = spark.sql(statement.replace(*replacement)).collect()[0]
+        counts = {name: row[name] for name in NUM_ROWS}
+        files = {"num_removed_files": 1, "num_added_files": 1}
+        return _result(**{**counts, **files, **changes})
+
+    return merge_sql
+
+
+def _does_nothing(spark: SparkSession, statement: str) -> MergeResult:
+    return _result(num_affected_rows=4, num_updated_rows=2, num_inserted_rows=2)
+
+
+def _raises(error: Exception) -> Engine:
+    def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
+        raise error
+
+    return merge_sql
+
+
+@pytest.fixture
+def check(engines: Harness, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case, Engine], None]:
+    """``check(case, engine)``: the harness with another engine in place of ours."""
+    if engines.oracle_only:
+        pytest.skip("needs two engines")
+
+    def check(case: Case, engine: Engine) -> None:
+        monkeypatch.setattr(airflow_delta_merge.engine, "merge_sql", engine)
+        engines.check(case)
+
+    return check
+
+
+def test_the_same_passes(check: Callable[[Case, Engine], None]) -> None:
+    check(UPSERT, _altered("", ""))
+
+
+@pytest.mark.parametrize(
+    ("case", "engine", "words"),
+    [
+        (UPSERT, _altered("'BOB'", "'bOB'"), "rows only in ours: 1 x .*bOB"),
+        (UPSERT, _altered("(8, NULL, 18)", "(8, NULL, NULL)"), "rows only in built-in: 1 x "),
+        (UPSERT, _altered("UPDATE SET *", "DELETE"), "num_affected_rows"),
+        (UPSERT, _altered("WHEN NOT", "WHEN NOT MATCHED AND false THEN INSERT * WHEN NOT"), "operationParameters"),
+        (UPSERT, _altered("", "", num_inserted_rows=3), "num_inserted_rows"),
+        (UPSERT, _altered("", "", num_added_files=7), "num_added_files is 7, the commit says 1"),
+        (UPSERT, _does_nothing, "version: built-in 2, ours 1"),
+        (UPSERT, _raises(MergeExecutionError("no", condition="DIVIDE_BY_ZERO")), "ours fails, the built-in doesn't"),
+        (AMBIGUOUS, _does_nothing, "the built-in fails with DELTA_MULTIPLE"),
+        (
+            AMBIGUOUS,
+            _raises(MergeExecutionError("no", condition="DIVIDE_BY_ZERO")),
+            "error condition: built-in DELTA_M",
+        ),
+    ],
+)
+def test_differences_are_found(check: Callable[[Case, Engine], None], case: Case, engine: Engine, words: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match=words):
+        check(case, engine)
+
+
+def test_the_same_error_passes(check: Callable[[Case, Engine], None]) -> None:
+    check(AMBIGUOUS, _raises(MergeExecutionError("two rows", condition=AMBIGUOUS.fails)))
+
+
+def test_what_is_not_there_yet_is_an_expected_failure(check: Callable[[Case, Engine], None]) -> None:
+    with pytest.raises(pytest.xfail.Exception, match="not there yet: no upserts"):
+        check(UPSERT, _raises(NotImplementedError("no upserts")))
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (Case("says too little", UPSERT.clauses, does="update"), "the case says it does 'update'"),
+        (Case("says it fails", UPSERT.clauses, fails="DIVIDE_BY_ZERO"), "but the built-in succeeds"),
+        (Case("fails otherwise", AMBIGUOUS.clauses, source=AMBIGUOUS.source, fails="X"), "the built-in raises DELTA_M"),
+    ],
+    ids=str,
+)
+def test_a_case_that_says_something_wrong_is_refused(engines: Harness, case: Case, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        engines.check(case)
+
+
+def test_a_case_says_what_it_does() -> None:
+    with pytest.raises(ValueError, match="say what the case does"):
+        Case("says nothing", "WHEN MATCHED THEN DELETE")
+    with pytest.raises(ValueError, match="unknown kinds"):
+        Case("says nonsense", "WHEN MATCHED THEN DELETE", does="upsert")
