@@ -2,7 +2,8 @@
 
 ``make demo`` calls this. It starts Airflow's API server, DAG processor and scheduler on a SQLite database, lets the
 scheduler catch up the DAG's three daily intervals, has it run the last one once more, and reads everything it shows
-from Airflow's REST API (XCom) and the table's own Delta log. All output of Airflow goes to ``.demo/demo.log``.
+from Airflow's REST API (XCom) and the table's own Delta log. All output of Airflow goes to ``.demo/demo.log``;
+``FLIGHTS_DEMO_FOLDER`` names another folder than ``.demo/``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-FOLDER = CHECKOUT / ".demo"
+FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or CHECKOUT / ".demo").absolute()
 HOME = FOLDER / "airflow"
 LOG = FOLDER / "demo.log"
 TABLE = FOLDER / "flights"
@@ -36,7 +37,7 @@ DAG_ID = "flights_daily_upsert"
 MERGE_TASK = "merge"
 INTERVALS = 3
 READY_SECONDS = 180
-RUN_SECONDS = 600
+RUN_SECONDS = 900
 POLL_SECONDS = 0.5
 
 sys.path.insert(0, str(CHECKOUT / "dags"))
@@ -170,7 +171,7 @@ class Airflow:
 
 
 def main() -> int:
-    FOLDER.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _leave)
     with _only_one(), contextlib.ExitStack() as stack:
         _start_afresh()
@@ -436,7 +437,7 @@ def _free_port() -> int:
 
 
 def _short(path: Path) -> str:
-    return str(path.relative_to(CHECKOUT))
+    return str(path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path)
 
 
 def _leave(signum: int, frame: FrameType | None) -> NoReturn:

@@ -1,0 +1,84 @@
+"""The README, tried as a new user would: its DAG and its command run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.result import MergeResult
+from tests.demo import airflow_run
+from tests.demo.conftest import CHECKOUT
+
+README = (CHECKOUT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The README's table made, and its DAG run twice; only /tmp is another folder."""
+    folder = tmp_path_factory.mktemp("readme")
+    create = next(block for block in blocks("bash") if "CREATE TABLE" in block)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    made = subprocess.run(
+        ["/bin/bash", "-euc", create.replace("/tmp/", f"{folder}/")],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    dags = folder / "dags"
+    dags.mkdir()
+    (dags / "customers_upsert.py").write_text(blocks("python")[0].replace("/tmp/", f"{folder}/"))
+    return airflow_run.run(folder / "airflow", dags, "customers_upsert")
+
+
+def test_the_dag_runs(told: dict[str, Any]) -> None:
+    assert told["errors"] == {}
+    assert [run["state"] for run in told["runs"]] == ["success", "success"]
+
+
+def test_the_numbers_are_those_the_readme_tells(told: dict[str, Any]) -> None:
+    for run, says in zip(told["runs"], re.findall(r"`(\d new customers, [^`]*)`", README), strict=True):
+        merged = run["xcoms"]
+        assert says == (
+            f"{merged['merge.num_inserted_rows']} new customers, "
+            f"{merged['merge.return_value']['num_touched_files']} files touched, "
+            f"version {merged['merge.return_value']['version']}"
+        )
+
+
+def test_every_key_of_the_result_is_in_the_table() -> None:
+    table = README.partition("## What comes back through XCom")[2].partition("\n## ")[0]
+    table = table.replace("`num_deletion_vectors_added`, `…_removed`, `…_updated`", "`num_deletion_vectors_added`")
+    for name in (*(field.name for field in fields(MergeResult)), "result_version"):
+        if name not in ("num_deletion_vectors_removed", "num_deletion_vectors_updated"):
+            assert f"`{name}`" in table, name
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_links_into_the_repository_lead_somewhere(target: str) -> None:
+    assert (CHECKOUT / target).exists()
+
+
+@pytest.mark.parametrize("anchor", re.findall(r"\]\(#([^)]+)\)", README))
+def test_links_within_the_page_lead_to_a_heading(anchor: str) -> None:
+    headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_commands_of_the_makefile_are_those_named() -> None:
+    listed = subprocess.run(["make", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    for command in set(re.findall(r"^make ([a-z]+)$", README, re.MULTILINE)):
+        assert f"make {command} " in listed
