@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import (
@@ -136,7 +137,10 @@ class DeltaMergeSensor(BaseSensorOperator):
         if self.execution_delta is not None:
             return {"logical_dates": [logical_date - self.execution_delta]}
         if self.execution_date_fn is not None:
-            by_name = determine_kwargs(self.execution_date_fn, (logical_date,), context)
+            # The context has a logical_date, too, and determine_kwargs minds a name that is given twice.
+            first = next(iter(signature(self.execution_date_fn).parameters), None)
+            others = {name: value for name, value in context.items() if name != first}
+            by_name = determine_kwargs(self.execution_date_fn, (logical_date,), others)
             dates = self.execution_date_fn(logical_date, **by_name)
             return {"logical_dates": [dates] if isinstance(dates, datetime) else list(dates)}
         return {"logical_dates": [logical_date]}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.airflow import tables
@@ -95,13 +97,40 @@ def test_gate_in_another_dag_waits_for_its_own_date(merged: tuple[Run, Path], da
     assert set(run.states.values()) == {"failed"}  # by their timeouts: that run never came
 
 
-def test_gates_give_up_on_a_merge_that_is_lost(dags: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    run = Run(dags["gate_lost"])
-    states = run.states
+def test_gates_give_up_on_a_merge_that_is_lost(dags: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    states = Run(dags["gate_lost"]).states
     assert states["failing"] == "failed", "no retry can mend an empty target"
     gates = {name: state for name, state in states.items() if name.startswith("gate_")}
     assert set(gates.values()) == {"failed"}
     assert states["soft_gate"] == "skipped"
+    said = capfd.readouterr().out
+    for task, state in {"failing": "failed", "after_failing": "upstream_failed", "skipped": "skipped"}.items():
+        assert re.search(rf"The merge gate_lost.{task} \(run .*\) is {state}, so it has no result to wait for", said)
+    assert re.search(r"gate_lost.no_merge \(run .*\) has succeeded, but its XCom can't be read", said)
+    assert "has no task 'missing'" in said
+    assert "Sensor has timed out" not in said
+
+
+def test_two_source_rows_for_one_target_row(
+    merged: tuple[Run, Path], dags: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, table = merged
+    source = "SELECT 1 AS id, 'one' AS name UNION ALL SELECT 1 AS id, 'another' AS name"
+    conf = {"target": str(table), "source": source}
+    run = Run(dags["merge_report_gate"], conf, logical_date=LOGICAL_DATE + timedelta(days=30))
+    assert set(run.states.values()) == {"failed", "upstream_failed"}
+    assert "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE" in (said := capfd.readouterr().out)
+    assert "Leave one source row for each key" in said
+    assert tables.versions(table) == [0, 1]
+
+
+def test_timeout_ends_spark(dags: dict[str, Any], tmp_path: Path) -> None:
+    table = tables.create_table(tmp_path / "table")
+    run = Run(dags["merge_without_end"], {"target": str(table)})
+    assert run.states == {"merge": "failed"}
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert not [command for command in commands if "without-end" in command]
+    assert tables.versions(table) == [0]
 
 
 def test_mapped_merges(dags: dict[str, Any], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, task
@@ -112,6 +112,17 @@ with DAG("gate_lost", schedule=None, start_date=datetime(2026, 1, 1)):
     for upstream in ("failing", "after_failing", "skipped", "no_merge", "missing"):
         DeltaMergeSensor(task_id=f"gate_{upstream}", external_task_id=upstream, **waiting)
     DeltaMergeSensor(task_id="soft_gate", external_task_id="failing", soft_fail=True, **waiting)
+
+with DAG("merge_without_end", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(
+        task_id="merge",
+        target="{{ dag_run.conf['target'] }}",
+        source="SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1",
+        execution_timeout=timedelta(seconds=15),
+        name="without-end",
+        **UPSERT,
+        **SPARK,
+    )
 
 with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
     scheduled = DeltaMergeOperator(
