@@ -1,7 +1,8 @@
-"""Merges that update or delete: find the touched files, then rewrite them."""
+"""Merges that update or delete: find the touched files, then rewrite them or mark their rows."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_skipping_metrics
-from airflow_delta_merge.engine.output import target_row_clause, updated_column
+from airflow_delta_merge.engine.output import change_type, target_row_clause, updated_column
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 
@@ -22,15 +24,18 @@ class TouchedFiles:
     """What the search for matches found.
 
     :param files: files that hold a row which a clause takes.
-    :param matches: one row for each matched pair and each target row that a by-source clause takes: the file's
-        path, the row's index, the source row's number (NULL without a match) and the clause's number.
+    :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
+        file's, as Spark encodes it), ``row_index`` (long), the source row's number (long, NULL without a match) and
+        ``clause`` (its number).
     :param num_pairs: how many pairs of source and target rows match.
+    :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
     """
 
     files: FileSet
     matches: DataFrame
     num_pairs: int
+    has_multiple_matches: bool
     rows_of_clause: tuple[int, ...]
 
 
@@ -45,11 +50,13 @@ class ClassicMergeExecutor:
 
     Phase 2, :meth:`write_all_changes`: read the touched files whole, beside each row the source row it matches,
     and write updated and unmodified rows in the files' own order; a small source is broadcast, so that no target
-    row is shuffled. Source rows that appear in no match are inserted.
+    row is shuffled. With deletion vectors only new versions of rows are written, and the old ones are marked
+    straight from the matches. Source rows that appear in no match are inserted.
     """
 
     def __init__(self, merge: MergeContext) -> None:
         self._merge = merge
+        self._deletion_vectors = merge.delta.writes_deletion_vectors(merge.command, merge.write.transaction)
         self.reason = ""
 
     def find_touched_files(self) -> TouchedFiles:
@@ -62,35 +69,45 @@ class ClassicMergeExecutor:
         with merge.metrics.phase("scan", "scanTimeMs"):
             candidates = merge.delta.filter_files(merge.write.transaction, merge.candidate_predicates)
             matches = self._matches(candidates)
-            if merge.insert_clauses:
-                matches = matches.persist()  # the inserts need the matches again
+            if merge.insert_clauses or self._deletion_vectors:
+                matches = matches.persist()  # they are needed again
             by_file = self._count_by_file(matches) if candidates.count else []
-            self._check_multiple_matches(by_file)
-            rows_of_clause = self._rows_of_clause(by_file)
+            ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
+            if ambiguous and not self._deletes_all_matched:
+                raise merge.delta.multiple_matches_error()
             paths = [row["path"] for row in by_file if any(row["clauses"])]
             files = merge.delta.select_files(merge.command, merge.write.transaction, candidates, paths)
         set_skipping_metrics(merge, candidates)
-        return TouchedFiles(files, matches, sum(row["pairs"] for row in by_file), rows_of_clause)
+        num_pairs = sum(row["pairs"] for row in by_file)
+        return TouchedFiles(files, matches, num_pairs, ambiguous, self._rows_of_clause(by_file))
 
     def _matches(self, candidates: FileSet) -> DataFrame:
         merge, names = self._merge, self._merge.names
-        target = merge.delta.target_frame_with_positions(
-            merge.command, merge.write.transaction, candidates, path=names.file_path, row_index=names.row_index
-        )
+        target = self._target_with_positions(candidates)
         by_source = merge.clauses_of("not matched by source")
         joined = target.join(merge.source.for_join(), merge.condition, "left" if by_source else "inner")
         row_id = F.col(names.source_row_id)
-        number = target_row_clause(merge.clauses_of("matched"), by_source, row_id.isNotNull())
         # Fresh names for all: these rows are later joined with the source that they came from.
         matches = joined.select(
             F.col(names.file_path).alias("path"),
             F.col(names.row_index).alias("row_index"),
             row_id.alias(names.matched_row_id),
-            number.alias("clause"),
+            self._clause_number(row_id.isNotNull()).alias("clause"),
         )
         if not by_source:
             return matches
         return matches.filter(F.col(names.matched_row_id).isNotNull() | (F.col("clause") > 0))
+
+    def _target_with_positions(self, files: FileSet) -> DataFrame:
+        merge, names = self._merge, self._merge.names
+        return merge.delta.target_frame_with_positions(
+            merge.command, merge.write.transaction, files, path=names.file_path, row_index=names.row_index
+        )
+
+    def _clause_number(self, has_match: Column) -> Column:
+        return target_row_clause(
+            self._merge.clauses_of("matched"), self._merge.clauses_of("not matched by source"), has_match
+        )
 
     def _count_by_file(self, matches: DataFrame) -> list[Row]:
         """One row a file: path, pairs, distinct matched rows, and the rows of each clause."""
@@ -103,11 +120,6 @@ class ClassicMergeExecutor:
             F.array(*clauses).alias("clauses"),
         )
         return counts.collect()
-
-    def _check_multiple_matches(self, by_file: Sequence[Row]) -> None:
-        ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
-        if ambiguous and not self._deletes_all_matched:
-            raise self._merge.delta.multiple_matches_error()
 
     @property
     def _deletes_all_matched(self) -> bool:
@@ -122,26 +134,51 @@ class ClassicMergeExecutor:
         return tuple(counts)
 
     def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
-        """Rewrite the touched files and insert source rows that match nothing.
+        """Write the new versions of rows and what is inserted, and take the old versions out.
 
-        :return: JVM sequence of the added files.
+        :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
         merge = self._merge
-        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            input_bytes = touched.files.num_bytes
-            rows = self._rewritten_rows(touched.files)
-            inserted: DataFrame | None = None
-            if merge.insert_clauses:
-                inserted = inserted_rows(merge, self.unmatched_rows(touched))
-                input_bytes += merge.source.num_bytes
-                rows = rows.unionAll(inserted)
-            added = merge.write.write_files(rows, input_bytes=input_bytes, partition_columns=merge.partition_columns)
-            self._set_row_metrics(touched, merge.delta.file_set(added), inserted)
-        self.reason = (
-            f"matched or by-source clauses touch {touched.files.count} files, which are rewritten with the source "
-            + ("broadcast" if merge.source.is_small else "shuffled")
+        how = "whose rows are marked by deletion vectors" if self._deletion_vectors else "which are rewritten"
+        self.reason = f"clauses take rows of {touched.files.count} files, {how}; the source is " + (
+            "broadcast" if merge.source.is_small else "shuffled"
         )
-        return added
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            added = self._write_rows(touched)
+            if self._deletion_vectors:
+                return merge.delta.concat(added, self._mark_rows(touched))
+            merge.metrics.set(
+                numTargetFilesRemoved=touched.files.count,
+                numTargetBytesRemoved=touched.files.num_bytes,
+                numTargetPartitionsRemovedFrom=touched.files.partitions,
+            )
+            return merge.delta.concat(added, merge.delta.remove_actions(touched.files))
+
+    def _write_rows(self, touched: TouchedFiles) -> JavaObject:
+        merge = self._merge
+        rows, tracking = self._rewritten_rows(touched)
+        input_bytes = touched.files.num_bytes
+        inserted: DataFrame | None = None
+        if merge.insert_clauses:
+            inserted = inserted_rows(
+                merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.writes_change_data
+            )
+            input_bytes += merge.source.num_bytes
+            rows = rows.unionAll(inserted)
+        actions = merge.write.write_files(rows, input_bytes=input_bytes, partition_columns=merge.partition_columns)
+        if merge.writes_change_data:
+            added, change_files, change_bytes = merge.delta.split_change_files(actions)
+        else:
+            added, change_files, change_bytes = merge.delta.file_set(actions), 0, 0
+        merge.metrics.set(
+            numTargetFilesAdded=added.count,
+            numTargetBytesAdded=added.num_bytes,
+            numTargetPartitionsAddedTo=added.partitions,
+            numTargetChangeFilesAdded=change_files,
+            numTargetChangeFileBytes=change_bytes,
+        )
+        self._set_row_metrics(touched, added, inserted)
+        return actions
 
     def unmatched_rows(self, touched: TouchedFiles) -> DataFrame:
         """The source rows that appear in no match."""
@@ -151,43 +188,91 @@ class ClassicMergeExecutor:
         ids = touched.matches.select(merge.names.matched_row_id).filter(F.col(merge.names.matched_row_id).isNotNull())
         return merge.without_ids(ids, merge.names.matched_row_id, num_ids=touched.num_pairs)
 
-    def _rewritten_rows(self, files: FileSet) -> DataFrame:
-        """Every row of the files that no clause deletes, updated where a clause says so, in the final schema."""
-        merge, names = self._merge, self._merge.names
-        target = merge.delta.target_frame(merge.command, merge.write.transaction, files)
-        joined = target.join(merge.source.for_join(), merge.condition, "left")
-        taken = target_row_clause(
-            merge.clauses_of("matched"),
-            merge.clauses_of("not matched by source"),
-            F.col(names.source_row_id).isNotNull(),
-        )
-        number = F.col(names.clause)
-        numbered = joined.select("*", taken.alias(names.clause))
-        deletes = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "delete"]
-        kept = numbered.filter(~number.isin(deletes)) if deletes else numbered
-        return kept.select(*self._output_columns(number))
+    def _rewritten_rows(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
+        """The rows of the touched files that are to be written, updated where a clause says so.
 
-    def _output_columns(self, number: Column) -> list[Column]:
+        With deletion vectors these are the updated rows, else all rows that no clause deletes; with change data
+        the change rows too.
+
+        :return: columns of the final schema, then those by which the table tracks its rows.
+        """
         merge = self._merge
-        copied = [merge.delta.column(copy.child()) for copy in merge.copied]
-        return [
-            updated_column(position, column, merge.target_clauses, number).alias(name)
-            for position, (column, name) in enumerate(zip(copied, merge.column_names, strict=True))
-        ]
+        joined, tracking = self._joined_with_source(touched)
+        number = F.col(merge.names.clause)
+        deletes = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "delete"]
+        if self._deletion_vectors:
+            joined = joined.filter(number > 0)
+        if deletes and not merge.writes_change_data:
+            joined = joined.filter(~number.isin(deletes))
+        new, old = self._new_and_old_values(number, tracking)
+        if not merge.writes_change_data:
+            return joined.select(*merge.output_columns(new, tracking)), tracking
+        rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
+        return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
+
+    def _joined_with_source(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
+        """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
+        merge, names = self._merge, self._merge.names
+        if touched.has_multiple_matches:
+            # Several source rows delete one row, which shall have one change row: join what was matched instead.
+            target, tracking = merge.delta.with_row_tracking(
+                merge.write.transaction, self._target_with_positions(touched.files)
+            )
+            matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
+            marked = matched.select(
+                F.col("path").alias(names.matched_path), F.col("row_index").alias(names.matched_row_index)
+            ).distinct()
+            at_row = (F.col(names.file_path) == F.col(names.matched_path)) & (
+                F.col(names.row_index) == F.col(names.matched_row_index)
+            )
+            joined, has_match = target.join(marked, at_row, "left"), F.col(names.matched_path).isNotNull()
+        else:
+            plain = merge.delta.target_frame(merge.command, merge.write.transaction, touched.files)
+            target, tracking = merge.delta.with_row_tracking(merge.write.transaction, plain)
+            joined = target.join(merge.source.for_join(), merge.condition, "left")
+            has_match = F.col(names.source_row_id).isNotNull()
+        return joined.select("*", self._clause_number(has_match).alias(names.clause)), tracking
+
+    def _new_and_old_values(
+        self, number: Column, tracking: Sequence[TrackingColumn]
+    ) -> tuple[list[Column], list[Column]]:
+        merge = self._merge
+        old = [merge.delta.column(copy.child()) for copy in merge.copied]
+        new = [updated_column(i, value, merge.target_clauses, number) for i, value in enumerate(old)]
+        updates = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "update"]
+        for column in tracking:
+            old.append(column.column)
+            voids = column.changes_with_row and updates
+            new.append(F.when(~number.isin(updates), column.column) if voids else column.column)
+        return new, old
+
+    def _mark_rows(self, touched: TouchedFiles) -> JavaObject:
+        """Mark every row that a clause takes as deleted from its file."""
+        merge = self._merge
+        actions, counts, emptied = merge.delta.deletion_vector_actions(
+            merge.command,
+            merge.write.transaction,
+            touched.files,
+            touched.matches.filter(F.col("clause") > 0).select("path", "row_index"),
+        )
+        merge.metrics.set(
+            numTargetDeletionVectorsAdded=counts["numDeletionVectorsAdded"],
+            numTargetDeletionVectorsRemoved=counts["numDeletionVectorsRemoved"],
+            numTargetDeletionVectorsUpdated=counts["numDeletionVectorsUpdated"],
+            numTargetFilesRemoved=counts["numRemovedFiles"],
+            numTargetBytesRemoved=emptied.num_bytes,
+            numTargetPartitionsRemovedFrom=emptied.partitions,
+        )
+        return actions
 
     def _set_row_metrics(self, touched: TouchedFiles, added: FileSet, inserted: DataFrame | None) -> None:
         merge = self._merge
-        counts = dict.fromkeys((("matched", "update"), ("matched", "delete")), 0)
-        counts |= dict.fromkeys((("not matched by source", "update"), ("not matched by source", "delete")), 0)
+        counts: Counter[tuple[str, str]] = Counter()
         for clause, rows in zip(merge.target_clauses, touched.rows_of_clause, strict=True):
             counts[clause.kind, clause.action] += rows
         updated = counts["matched", "update"] + counts["not matched by source", "update"]
         deleted = counts["matched", "delete"] + counts["not matched by source", "delete"]
-        copied = self._num_rows(touched.files) - updated - deleted
-        if added.num_rows is not None:
-            num_inserted = added.num_rows - copied - updated
-        else:  # statistics are switched off
-            num_inserted = inserted.count() if inserted is not None else 0
+        copied = 0 if self._deletion_vectors else self._num_rows(touched.files) - updated - deleted
         merge.metrics.set(
             numTargetRowsUpdated=updated,
             numTargetRowsMatchedUpdated=counts["matched", "update"],
@@ -196,16 +281,20 @@ class ClassicMergeExecutor:
             numTargetRowsMatchedDeleted=counts["matched", "delete"],
             numTargetRowsNotMatchedBySourceDeleted=counts["not matched by source", "delete"],
             numTargetRowsCopied=copied,
-            numTargetRowsInserted=num_inserted,
-            numTargetFilesRemoved=touched.files.count,
-            numTargetBytesRemoved=touched.files.num_bytes,
-            numTargetPartitionsRemovedFrom=touched.files.partitions,
-            numTargetFilesAdded=added.count,
-            numTargetBytesAdded=added.num_bytes,
-            numTargetPartitionsAddedTo=added.partitions,
+            numTargetRowsInserted=self._num_inserted(added, inserted, others=copied + updated),
         )
 
     def _num_rows(self, files: FileSet) -> int:
         if files.num_rows is not None:
             return files.num_rows
         return self._merge.delta.target_frame(self._merge.command, self._merge.write.transaction, files).count()
+
+    def _num_inserted(self, added: FileSet, inserted: DataFrame | None, *, others: int) -> int:
+        if inserted is None:
+            return 0
+        if added.num_rows is not None:
+            return added.num_rows - others
+        # The session does not collect statistics.
+        if self._merge.writes_change_data:
+            inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())
+        return inserted.count()

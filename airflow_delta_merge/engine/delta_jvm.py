@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
@@ -61,6 +62,22 @@ class Equality:
     source: Column
     type: str
     null_safe: bool
+
+
+@dataclass(frozen=True)
+class TrackingColumn:
+    """A column by which a table with row tracking knows its rows.
+
+    :param name: its physical name.
+    :param column: its value for a row of the target.
+    :param changes_with_row: whether an update makes it void (the commit version) or leaves it (the row id).
+    :param metadata: JVM metadata that marks it for the writer.
+    """
+
+    name: str
+    column: Column
+    changes_with_row: bool
+    metadata: JavaObject
 
 
 @dataclass(frozen=True)
@@ -403,7 +420,7 @@ class DeltaJvm:
         self.module("org.apache.spark.sql.delta.OptimisticTransaction").clearActive()
 
     def file_set(self, files: JavaObject) -> FileSet:
-        """Totals of a JVM sequence of file actions; rows and sizes count ``AddFile``s only."""
+        """Totals of a JVM sequence of ``AddFile``s."""
         base = self.module("org.apache.spark.sql.delta.commands.MergeIntoCommandBase")
         totals = base.totalBytesAndDistinctPartitionValues(files)
         records = self.module("org.apache.spark.sql.delta.NumRecordsStats").fromActions(files)
@@ -459,9 +476,7 @@ class DeltaJvm:
         """Check that the table is as it was analysed, and let its schema and identity columns move on.
 
         :raises MergeExecutionError: when the schema, type widening or identity values changed since analysis.
-        :raises NotImplementedError: for table features that this engine cannot write yet.
         """
-        self._refuse_unsupported(command, transaction)
         analysed, metadata = command.target().schema(), transaction.metadata()
         if analysed.size() != metadata.schema().size():
             errors = self.module("org.apache.spark.sql.delta.DeltaErrors")
@@ -488,17 +503,41 @@ class DeltaJvm:
         command.checkIdentityColumnHighWaterMarks(transaction)
         transaction.setTrackHighWaterMarks(command.trackHighWaterMarks())
 
-    def _refuse_unsupported(self, command: JavaObject, transaction: JavaObject) -> None:
-        row_tracking = self.module("org.apache.spark.sql.delta.RowTracking")
-        if command.isCdcEnabled(transaction):
-            feature = "the change data feed (delta.enableChangeDataFeed)"
-        elif command.shouldWritePersistentDeletionVectors(self.session, transaction):
-            feature = "deletion vectors (delta.enableDeletionVectors)"
-        elif row_tracking.isEnabled(transaction.protocol(), transaction.metadata()):
-            feature = "row tracking (delta.enableRowTracking)"
-        else:
-            return
-        raise NotImplementedError(f"Merging into a table with {feature} is not there yet; nothing was written.")
+    def writes_change_data(self, command: JavaObject, transaction: JavaObject) -> bool:
+        """Whether the table has its change data feed on."""
+        return bool(command.isCdcEnabled(transaction))
+
+    def writes_deletion_vectors(self, command: JavaObject, transaction: JavaObject) -> bool:
+        """Whether rows are marked as deleted instead of files rewritten: the table and the session allow it."""
+        return bool(command.shouldWritePersistentDeletionVectors(self.session, transaction))
+
+    def with_row_tracking(self, transaction: JavaObject, frame: DataFrame) -> tuple[DataFrame, list[TrackingColumn]]:
+        """Rows of the target with their stable row ids and commit versions, if the table tracks them.
+
+        :return: the frame with up to two further columns, and what they are.
+        """
+        snapshot = transaction.snapshot()
+        tracking = self.module("org.apache.spark.sql.delta.RowTracking")
+        if not tracking.isEnabled(snapshot.protocol(), snapshot.metadata()):
+            return frame, []
+        preserved = tracking.preserveRowTrackingColumns(_jdf(frame), snapshot)
+        compat = self.module("org.apache.spark.sql.delta.IcebergCompat")
+        field_ids = compat.isGeqEnabled(transaction.metadata(), 3)
+        columns = []
+        for kind, materialized in (
+            ("RowId", "MaterializedRowId"),
+            ("RowCommitVersion", "MaterializedRowCommitVersion"),
+        ):
+            attribute = self.module(f"org.apache.spark.sql.delta.{materialized}").getAttribute(snapshot, preserved)
+            if attribute.isDefined():
+                name = str(attribute.get().name())
+                metadata = self.module(f"org.apache.spark.sql.delta.{kind}").columnMetadata(name, field_ids)
+                columns.append(TrackingColumn(name, self.column(attribute.get()), kind == "RowCommitVersion", metadata))
+        return ClassicDataFrame(preserved, self.spark), columns
+
+    def tracking_alias(self, value: Column, tracking: TrackingColumn) -> Column:
+        """A column under the name and metadata by which Delta knows a row tracking column."""
+        return ClassicColumn(getattr(_jc(value), "as")(tracking.name, tracking.metadata))
 
     def write_files(self, transaction: JavaObject, rows: DataFrame) -> JavaObject:
         return transaction.writeFiles(_jdf(rows))
@@ -508,17 +547,64 @@ class DeltaJvm:
         writes = self.module("org.apache.spark.sql.delta.files.TransactionalWrite")
         return bool(writes.shouldOptimizeWrite(transaction.metadata(), self.session.sessionState().conf()))
 
-    def commit_merge(
-        self, command: JavaObject, transaction: JavaObject, removed: FileSet | None, added: JavaObject | None
-    ) -> int | None:
+    def split_change_files(self, actions: JavaObject) -> tuple[FileSet, int, int]:
+        """The data files among the actions of a write with change data; count and bytes of the change files."""
+        by_class: dict[str, list[JavaObject]] = {"AddFile": [], "AddCDCFile": []}
+        for action in scala_list(actions):
+            by_class[action.getClass().getSimpleName()].append(action)
+        change_files = by_class["AddCDCFile"]
+        change_bytes = sum(int(file.size()) for file in change_files)
+        return self.file_set(self.seq(by_class["AddFile"])), len(change_files), change_bytes
+
+    def remove_actions(self, files: FileSet) -> JavaObject:
+        """Actions that remove the files from the table."""
+        return self.seq(file.remove() for file in scala_list(files.files))
+
+    def deletion_vector_actions(
+        self,
+        command: JavaObject,
+        transaction: JavaObject,
+        files: FileSet,
+        rows: DataFrame,
+    ) -> tuple[JavaObject, dict[str, int], FileSet]:
+        """Write deletion vectors that mark ``rows`` in ``files``, on top of those the files have.
+
+        :param rows: columns ``path`` (encoded URI) and ``row_index`` (long); a row may appear more than once.
+        :return: the file actions, Delta's counts of deletion vectors and removed files, and the files of which no
+            row is left.
+        """
+        generator = self.module("org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator")
+        helper = self.module("org.apache.spark.sql.delta.commands.DMLWithDeletionVectorsHelper")
+        statistics = self.module("org.apache.spark.sql.delta.stats.StatsCollectionUtils")
+        literals = self.module("org.apache.spark.sql.catalyst.expressions.Literal")
+        marked = generator.buildRowIndexSetsForFilesMatchingCondition(
+            self.session,
+            transaction,
+            True,
+            _jdf(rows),
+            files.files,
+            literals.TrueLiteral(),
+            self.some(_jc(F.col("path"))),
+            self.some(_jc(F.col("row_index"))),
+        )
+        by_name = command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
+        touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
+        prefix_length = statistics.getDataSkippingStringPrefixLength(self.session, transaction.metadata())
+        done = helper.processUnmodifiedData(self.session, touched, transaction.snapshot(), prefix_length)
+        counts = {name: int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
+        emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
+        return done._1(), counts, self.file_set(self.seq(emptied))
+
+    def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
+        """One JVM sequence of two."""
+        return first.concat(second)
+
+    def commit_merge(self, command: JavaObject, transaction: JavaObject, actions: JavaObject) -> int | None:
         """Commit as operation MERGE with the command's predicates and metrics, as Delta's own command does.
 
+        :param actions: JVM sequence of file actions.
         :return: the committed version; None when there was nothing to commit.
         """
-        removes = [file.remove() for file in scala_list(removed.files)] if removed is not None else []
-        actions = self.seq(removes)
-        if added is not None:
-            actions = actions.concat(added)
         predicate = self.module("org.apache.spark.sql.delta.DeltaOperations$MergePredicate")
         by_kind = [
             self.seq(predicate.apply(clause) for clause in scala_list(clauses))
@@ -621,12 +707,12 @@ def _from_throwable(throwable: JavaObject) -> MergeExecutionError:
     causes = [throwable]
     while (cause := causes[-1].getCause()) is not None:
         causes.append(cause)
-    condition, sql_state = None, None
-    for cause in causes:
-        condition = _call(cause, "getCondition") or _call(cause, "getErrorClass")
-        if condition is not None:
-            sql_state = _call(cause, "getSqlState")
-            break
+    conditions = [(_call(cause, "getCondition") or _call(cause, "getErrorClass"), cause) for cause in causes]
+    told = [(condition, cause) for condition, cause in conditions if condition is not None]
+    # A task's failure to write says nothing by itself: the condition is that of its cause.
+    telling = [each for each in told if each[0] != "TASK_WRITE_FAILED"] or told
+    condition = telling[0][0] if telling else None
+    sql_state = _call(telling[0][1], "getSqlState") if telling else None
     messages = [str(cause.getMessage() or cause.getClass().getName()) for cause in causes]
     message = messages[0] if messages[-1] in messages[0] else f"{messages[0]} Caused by: {messages[-1]}"
     return MergeExecutionError(message, condition=condition, sql_state=sql_state)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
 from airflow_delta_merge.engine.output import clause_number, inserted_column
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 
@@ -57,16 +59,28 @@ class InsertOnlyMergeExecutor:
         return merge.without_ids(matched, merge.names.matched_row_id, num_ids=None)
 
 
-def inserted_rows(merge: MergeContext, unmatched: DataFrame) -> DataFrame:
+def inserted_rows(
+    merge: MergeContext,
+    unmatched: DataFrame,
+    *,
+    tracking: Sequence[TrackingColumn] = (),
+    change_data: bool = False,
+) -> DataFrame:
     """The rows that the insert clauses make of source rows without a match.
 
-    :return: columns of the table's final schema.
+    :param tracking: columns by which the table tracks its rows; they are NULL for new rows.
+    :param change_data: whether change rows are written beside the data; a merge that only appends needs none.
+    :return: columns of the table's final schema, ``tracking`` and, with change data, ``_change_type``.
     """
     clauses = merge.insert_clauses
     number = F.col(merge.names.clause)
     numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
-    columns = [inserted_column(i, clauses, number).alias(name) for i, name in enumerate(merge.column_names)]
-    return numbered.select(*columns)
+    values = [inserted_column(position, clauses, number) for position in range(len(merge.column_names))]
+    values += [F.lit(None).cast("bigint") for _ in tracking]
+    if not change_data:
+        return numbered.select(*merge.output_columns(values, tracking))
+    rows, values, kind = with_insert_rows(numbered, values)
+    return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE))
 
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, ResolvedClause
+    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, ResolvedClause, TrackingColumn
     from airflow_delta_merge.engine.metrics import MergeMetrics
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.transactional_write import TransactionalWrite
@@ -30,6 +30,8 @@ class ColumnNames:
         self.row_index = f"_row_index_{token}"
         self.clause = f"_clause_{token}"
         self.matched_row_id = f"_matched_row_id_{token}"
+        self.matched_path = f"_matched_path_{token}"
+        self.matched_row_index = f"_matched_row_index_{token}"
         self.statistic = f"_statistic_{token}"
 
 
@@ -65,6 +67,10 @@ class MergeContext:
     def partition_columns(self) -> list[Column]:
         return [F.col(quote_identifier(name)) for name in self.delta.partition_columns(self.write.transaction)]
 
+    @cached_property
+    def writes_change_data(self) -> bool:
+        return self.delta.writes_change_data(self.command, self.write.transaction)
+
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:
         return [clause for clause in self.clauses if clause.kind in kinds]
 
@@ -76,6 +82,13 @@ class MergeContext:
     @property
     def insert_clauses(self) -> list[ResolvedClause]:
         return self.clauses_of("not matched")
+
+    def output_columns(self, values: Sequence[Column], tracking: Sequence[TrackingColumn]) -> list[Column]:
+        """Values under the names of the final schema, then of the columns by which the table tracks its rows."""
+        width = len(self.column_names)
+        named = [value.alias(name) for value, name in zip(values[:width], self.column_names, strict=True)]
+        tracked = zip(values[width:], tracking, strict=True)
+        return named + [self.delta.tracking_alias(value, column) for value, column in tracked]
 
     def without_ids(self, ids: DataFrame, id_column: str, *, num_ids: int | None) -> DataFrame:
         """The source rows whose number is not among ``ids``.

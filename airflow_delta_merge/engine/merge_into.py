@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
-from airflow_delta_merge.engine.delta_jvm import DeltaJvm, FileSet, JavaObject, raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, raises_merge_errors
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -147,37 +147,37 @@ class MergeIntoCommand:
                 metrics=metrics,
                 candidate_predicates=candidate_predicates(self._delta, self._command, clauses, keys, source.statistics),
             )
-            removed, added = self._execute(context)
+            actions = self._execute(context)
             with metrics.phase("commit"):
                 metrics.set(executionTimeMs=metrics.elapsed_ms())
-                self._version = context.write.commit(self._command, removed, added)
+                self._version = context.write.commit(self._command, actions)
         finally:
             source.release()
 
-    def _execute(self, context: MergeContext) -> tuple[FileSet | None, JavaObject | None]:
-        """Run the executor that fits; give the files to remove and the files that were added."""
+    def _execute(self, context: MergeContext) -> JavaObject:
+        """Run the executor that fits; give the file actions to commit."""
         insert_only = bool(context.insert_clauses) and not context.target_clauses
         switch = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"
         if insert_only and self._delta.flag(switch):
             inserts = InsertOnlyMergeExecutor(context)
             added = inserts.write_only_inserts()
             self._executor, self._reason = type(inserts).__name__, inserts.reason
-            return None, added
+            return added
         classic = ClassicMergeExecutor(context)
         self._executor = type(classic).__name__
         touched = classic.find_touched_files()
         try:
             if touched.files.count:
                 self._touched = touched.files.count
-                added = classic.write_all_changes(touched)
+                actions = classic.write_all_changes(touched)
                 self._reason = classic.reason
-                return touched.files, added
+                return actions
             if context.insert_clauses:
                 self._reason = "no file is touched: the unmatched source rows are appended"
                 with context.metrics.phase("rewrite", "rewriteTimeMs"):
-                    return None, write_inserts(context, classic.unmatched_rows(touched))
+                    return write_inserts(context, classic.unmatched_rows(touched))
             self._reason = "no file is touched and there is nothing to insert"
-            return None, None
+            return self._delta.seq([])
         finally:
             touched.matches.unpersist()
 

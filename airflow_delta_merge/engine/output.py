@@ -66,6 +66,15 @@ def updated_column(position: int, copied: Column, clauses: Sequence[ResolvedClau
     return copied if chain is None else chain.otherwise(copied)
 
 
+def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
+    """What the change data feed says of a target row: NULL for a row that is only copied."""
+    kinds = {"update": "update_postimage", "delete": "delete"}
+    kind = F.lit(None).cast("string")
+    for index, clause in enumerate(clauses, start=1):
+        kind = F.when(number == F.lit(index), F.lit(kinds[clause.action])).otherwise(kind)
+    return kind
+
+
 def inserted_column(position: int, clauses: Sequence[ResolvedClause], number: Column) -> Column:
     """One column of an inserted row; rows that no clause takes must have been filtered out.
 

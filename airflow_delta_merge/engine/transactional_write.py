@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, FileSet, JavaObject
+    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024
@@ -49,9 +49,9 @@ class TransactionalWrite:
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
         return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._delta.default_parallelism(), worthwhile))
 
-    def commit(self, command: JavaObject, removed: FileSet | None, added: JavaObject) -> int | None:
-        """Commit the file actions as operation MERGE with the command's metrics.
+    def commit(self, command: JavaObject, actions: JavaObject) -> int | None:
+        """Commit file actions as operation MERGE with the command's metrics.
 
         :return: the committed version; None when there was nothing to commit.
         """
-        return self._delta.commit_merge(command, self.transaction, removed, added)
+        return self._delta.commit_merge(command, self.transaction, actions)
