@@ -123,7 +123,7 @@ PARTITION_TYPES = [
     ("DECIMAL(20, 4)", "1.5", "-99999999999999.9999", "NULL"),
     ("DOUBLE", "CAST('NaN' AS DOUBLE)", "CAST('-0.0' AS DOUBLE)", "1e300D"),
     ("FLOAT", "CAST('Infinity' AS FLOAT)", "1.1F", "NULL"),
-    ("BINARY", "X'00FF'", "X'61'", "NULL"),
+    ("BINARY", "X'6162'", "X'61'", "NULL"),
 ]
 PARTITIONS_BY_TYPE = [
     Case(

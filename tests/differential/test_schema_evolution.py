@@ -101,7 +101,7 @@ CASES = [
     Case("a wider field of a struct", UPSERT, does="update, insert", evolves=True,
          table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))", properties=WIDEN),
          source="SELECT id, named_struct('x', 5000000000L) AS a FROM VALUES (1), (3) AS s(id)"),
-    Case("a type that can't be merged", UPSERT, fails="DELTA_MERGE_INCOMPATIBLE_DATATYPE", evolves=True,
+    Case("a type that can't be merged", UPSERT, fails="DELTA_FAILED_TO_MERGE_FIELDS", evolves=True,
          table=TABLE, source="SELECT 2 AS id, array(1) AS v"),
 ]  # fmt: skip
 

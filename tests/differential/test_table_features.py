@@ -32,7 +32,7 @@ GENERATED_COLUMNS = [
          does="update", table=GENERATED, source=SOME),
     Case("generated: given, and right", UPSERT, does="update, insert", table=GENERATED,
          source="VALUES (2, 4), (9, 18) AS s(id, twice)"),
-    Case("generated: given, and wrong", UPSERT, fails="DELTA_GENERATED_COLUMNS_VALUE_MISMATCH", table=GENERATED,
+    Case("generated: given, and wrong", UPSERT, fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", table=GENERATED,
          source="VALUES (2, 4), (9, 5) AS s(id, twice)"),
     Case("generated: star without it", UPSERT, fails="DELTA_MERGE_UNRESOLVED_EXPRESSION", table=GENERATED, source=SOME),
     Case("generated: star without it, with evolution", UPSERT, does="update, insert", table=GENERATED, source=SOME,
