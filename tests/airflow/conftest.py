@@ -27,8 +27,12 @@ SETTINGS = {
     # What the DAGs of the tests read while they are parsed.
     "DELTA_MERGE_TESTS": str(HOME),
 }
-# Two cores are shared with everything else: one small Spark at a time.
-SPARK = {"spark.driver.memory": "700m", "spark.databricks.delta.snapshotPartitions": "1"}
+# A merge of ten rows is mostly the JVM compiling itself: without its second compiler it takes half the CPU.
+SPARK = {
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 os.environ.update(SETTINGS)
 for variable in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:

@@ -15,7 +15,13 @@ from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 
 FOLDER = Path(os.environ.get("DELTA_MERGE_TESTS", "/tmp"))
 UPSERT = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
-SPARK = {"conf": {"spark.driver.memory": "700m", "spark.databricks.delta.snapshotPartitions": "1"}}
+SPARK = {
+    "conf": {
+        "spark.driver.memory": "700m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+}
 
 
 @task
