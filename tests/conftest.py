@@ -36,6 +36,9 @@ SESSION_SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+# A run is over before the second compiler's work pays off; two cores have better to do.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("delta merge")
@@ -74,7 +77,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder.config("spark.jars", ",".join(_delta_jars()))
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {JVM_OPTIONS}")
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests

@@ -61,8 +61,8 @@ def _row(draw: st.DrawFn, columns: list[Column]) -> str:
 
 
 def _table(draw: st.DrawFn, columns: list[Column]) -> Table:
-    commits = draw(st.integers(0, 3))
-    rows = tuple(", ".join(_row(draw, columns) for _ in range(draw(st.integers(1, 5)))) for _ in range(commits))
+    commits = draw(st.sampled_from([2, 1, 1, 2, 3, 0]))
+    rows = tuple(", ".join(_row(draw, columns) for _ in range(draw(st.integers(2, 6)))) for _ in range(commits))
     partition = draw(st.none() | st.none() | st.sampled_from(columns[:4])) if len(columns) > 3 else None
     earlier = [f"DELETE FROM {{t}} WHERE {_atom(draw, columns, ('',))}" for _ in range(draw(st.integers(0, 1)))]
     return Table(
@@ -77,7 +77,7 @@ def _table(draw: st.DrawFn, columns: list[Column]) -> Table:
 
 def _source(draw: st.DrawFn, columns: list[Column]) -> str:
     names = ", ".join(c.name for c in columns)
-    rows = [_row(draw, columns) for _ in range(draw(st.integers(0, 5)))]
+    rows = [_row(draw, columns) for _ in range(draw(st.sampled_from([4, 1, 2, 3, 5, 6, 0])))]
     if not rows:
         return f"SELECT * FROM VALUES {_row(draw, columns)} AS v({names}) WHERE k IS NULL AND k IS NOT NULL"
     query = f"SELECT * FROM VALUES {', '.join(rows)} AS v({names})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
@@ -49,7 +50,7 @@ def test_spark_reads_back_what_went_in(spark: SparkSession, merge: MergeConfig) 
     elif merge.source.table:
         assert _relation(plan.sourceTable()) == list(parse_multipart(merge.source.table))
     elif merge.source.query:
-        assert plan.sourceTable().child().toString() == parser.parsePlan(merge.source.query).toString()
+        assert _tree(plan.sourceTable().child()) == _tree(parser.parsePlan(merge.source.query))
     assert plan.mergeCondition().equals(parser.parseExpression(merge.condition_sql))
 
     actions = [
@@ -60,6 +61,11 @@ def test_spark_reads_back_what_went_in(spark: SparkSession, merge: MergeConfig) 
     assert len(actions) == len(merge.clauses)
     for clause, action in zip(merge.ordered_clauses, actions, strict=True):
         _assert_same_clause(parser, clause, action)
+
+
+def _tree(plan: JavaObject) -> str:
+    """The plan as text, without the numbers that each parse gives anew."""
+    return re.sub(r"#\d+L?", "", plan.toString())
 
 
 def _relation(aliased: JavaObject) -> list[str]:
