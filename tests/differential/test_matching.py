@@ -32,7 +32,7 @@ CONDITIONS = [
     Case("key expressions on both sides", UPSERT, does="update, insert", on="t.id * 2 = s.id - 1"),
     Case("a condition on the target beside the key", UPSERT, does="update, insert", on="t.id = s.id AND t.age > 40"),
     Case("a condition on the source beside the key", UPSERT, does="update, insert", on="t.id = s.id AND s.age > 41"),
-    Case("a condition on both beside the key", UPSERT, does="update, insert", on="t.id = s.id AND t.name < s.name"),
+    Case("a condition on both beside the key", UPSERT, does="update, insert", on="t.id = s.id AND t.name > s.name"),
     Case("a range join", DELETE, does="delete", on="t.age BETWEEN s.age - 1 AND s.age"),
     Case("an inequality that few rows meet", DELETE, does="delete", on="t.id > s.id + 1"),
     Case("a condition that is always true", DELETE, does="delete", on="true"),
