@@ -34,8 +34,9 @@ $(INSTALLED): pyproject.toml uv.lock
 demo: java install ## Three days of real flights through Airflow into a Delta table (some 3 minutes)
 	@$(BIN)/python scripts/demo.py
 
-test: java install ## The whole suite
-	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+# By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
+test: java install ## The whole suite (ARGS="-k word" for a part)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))

@@ -276,7 +276,8 @@ def _last_error(log: Path) -> str:
 def _summary(result: Mapping[str, Any]) -> str:
     if result["version"] is None:
         return "there was nothing to do and nothing was committed"
-    return f"{result['num_affected_rows']:,} rows changed, {result['num_touched_files']} files touched"
+    files = result["num_touched_files"]
+    return f"{result['num_affected_rows']:,} rows changed, {files} file{'' if files == 1 else 's'} touched"
 
 
 def _interval(run: Mapping[str, Any], result: Mapping[str, Any], remark: str = "") -> tuple[object, ...]:
