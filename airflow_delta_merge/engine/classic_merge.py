@@ -56,7 +56,7 @@ class ClassicMergeExecutor:
 
     def __init__(self, merge: MergeContext) -> None:
         self._merge = merge
-        self._deletion_vectors = merge.delta.writes_deletion_vectors(merge.command, merge.write.transaction)
+        self._deletion_vectors = merge.transaction.writes_deletion_vectors
         self.reason = ""
 
     def find_touched_files(self) -> TouchedFiles:
@@ -67,16 +67,16 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
-            candidates = merge.delta.filter_files(merge.write.transaction, merge.candidate_predicates)
+            candidates = merge.transaction.filter_files(merge.candidate_predicates)
             matches = self._matches(candidates)
             if merge.insert_clauses or self._deletion_vectors:
                 matches = matches.persist()  # they are needed again
             by_file = self._count_by_file(matches) if candidates.count else []
             ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
             if ambiguous and not self._deletes_all_matched:
-                raise merge.delta.multiple_matches_error()
+                raise merge.transaction.multiple_matches_error()
             paths = [row["path"] for row in by_file if any(row["clauses"])]
-            files = merge.delta.select_files(merge.command, merge.write.transaction, candidates, paths)
+            files = merge.transaction.select_files(candidates, paths)
         set_skipping_metrics(merge, candidates)
         num_pairs = sum(row["pairs"] for row in by_file)
         return TouchedFiles(files, matches, num_pairs, ambiguous, self._rows_of_clause(by_file))
@@ -85,7 +85,7 @@ class ClassicMergeExecutor:
         merge, names = self._merge, self._merge.names
         target = self._target_with_positions(candidates)
         by_source = merge.clauses_of("not matched by source")
-        joined = target.join(merge.source.for_join(), merge.condition, "left" if by_source else "inner")
+        joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
         row_id = F.col(names.source_row_id)
         # Fresh names for all: these rows are later joined with the source that they came from.
         matches = joined.select(
@@ -100,9 +100,7 @@ class ClassicMergeExecutor:
 
     def _target_with_positions(self, files: FileSet) -> DataFrame:
         merge, names = self._merge, self._merge.names
-        return merge.delta.target_frame_with_positions(
-            merge.command, merge.write.transaction, files, path=names.file_path, row_index=names.row_index
-        )
+        return merge.transaction.target_frame_with_positions(files, path=names.file_path, row_index=names.row_index)
 
     def _clause_number(self, has_match: Column) -> Column:
         return target_row_clause(
@@ -116,7 +114,7 @@ class ClassicMergeExecutor:
         clauses = [F.count_if(F.col("clause") == F.lit(n)) for n in range(1, len(merge.target_clauses) + 1)]
         counts = matches.groupBy("path").agg(
             F.count_if(matched).alias("pairs"),
-            merge.delta.distinct_count(F.when(matched, F.col("row_index"))).alias("matched_rows"),
+            merge.gateway.distinct_count(F.when(matched, F.col("row_index"))).alias("matched_rows"),
             F.array(*clauses).alias("clauses"),
         )
         return counts.collect()
@@ -146,13 +144,13 @@ class ClassicMergeExecutor:
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             added = self._write_rows(touched)
             if self._deletion_vectors:
-                return merge.delta.concat(added, self._mark_rows(touched))
+                return merge.gateway.concat(added, self._mark_rows(touched))
             merge.metrics.set(
                 numTargetFilesRemoved=touched.files.count,
                 numTargetBytesRemoved=touched.files.num_bytes,
                 numTargetPartitionsRemovedFrom=touched.files.partitions,
             )
-            return merge.delta.concat(added, merge.delta.remove_actions(touched.files))
+            return merge.gateway.concat(added, merge.transaction.remove_actions(touched.files))
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
@@ -161,15 +159,12 @@ class ClassicMergeExecutor:
         inserted: DataFrame | None = None
         if merge.insert_clauses:
             inserted = inserted_rows(
-                merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.writes_change_data
+                merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.transaction.writes_change_data
             )
             input_bytes += merge.source.num_bytes
             rows = rows.unionAll(inserted)
-        actions = merge.write.write_files(rows, input_bytes=input_bytes, partition_columns=merge.partition_columns)
-        if merge.writes_change_data:
-            added, change_files, change_bytes = merge.delta.split_change_files(actions)
-        else:
-            added, change_files, change_bytes = merge.delta.file_set(actions), 0, 0
+        actions = merge.write.write_files(rows, input_bytes=input_bytes)
+        added, change_files, change_bytes = merge.transaction.split_change_files(actions)
         merge.metrics.set(
             numTargetFilesAdded=added.count,
             numTargetBytesAdded=added.num_bytes,
@@ -186,7 +181,7 @@ class ClassicMergeExecutor:
         if touched.num_pairs == 0:
             return merge.source.frame
         ids = touched.matches.select(merge.names.matched_row_id).filter(F.col(merge.names.matched_row_id).isNotNull())
-        return merge.without_ids(ids, merge.names.matched_row_id, num_ids=touched.num_pairs)
+        return merge.source_without(ids)
 
     def _rewritten_rows(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows of the touched files that are to be written, updated where a clause says so.
@@ -202,10 +197,10 @@ class ClassicMergeExecutor:
         deletes = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "delete"]
         if self._deletion_vectors:
             joined = joined.filter(number > 0)
-        if deletes and not merge.writes_change_data:
+        if deletes and not merge.transaction.writes_change_data:
             joined = joined.filter(~number.isin(deletes))
         new, old = self._new_and_old_values(number, tracking)
-        if not merge.writes_change_data:
+        if not merge.transaction.writes_change_data:
             return joined.select(*merge.output_columns(new, tracking)), tracking
         rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
         return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
@@ -215,9 +210,7 @@ class ClassicMergeExecutor:
         merge, names = self._merge, self._merge.names
         if touched.has_multiple_matches:
             # Several source rows delete one row, which shall have one change row: join what was matched instead.
-            target, tracking = merge.delta.with_row_tracking(
-                merge.write.transaction, self._target_with_positions(touched.files)
-            )
+            target, tracking = merge.transaction.with_row_tracking(self._target_with_positions(touched.files))
             matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
             marked = matched.select(
                 F.col("path").alias(names.matched_path), F.col("row_index").alias(names.matched_row_index)
@@ -227,9 +220,8 @@ class ClassicMergeExecutor:
             )
             joined, has_match = target.join(marked, at_row, "left"), F.col(names.matched_path).isNotNull()
         else:
-            plain = merge.delta.target_frame(merge.command, merge.write.transaction, touched.files)
-            target, tracking = merge.delta.with_row_tracking(merge.write.transaction, plain)
-            joined = target.join(merge.source.for_join(), merge.condition, "left")
+            target, tracking = merge.transaction.with_row_tracking(merge.transaction.target_frame(touched.files))
+            joined = target.join(merge.source.for_join(), merge.statement.condition, "left")
             has_match = F.col(names.source_row_id).isNotNull()
         return joined.select("*", self._clause_number(has_match).alias(names.clause)), tracking
 
@@ -237,7 +229,7 @@ class ClassicMergeExecutor:
         self, number: Column, tracking: Sequence[TrackingColumn]
     ) -> tuple[list[Column], list[Column]]:
         merge = self._merge
-        old = [merge.delta.column(copy.child()) for copy in merge.copied]
+        old = list(merge.statement.copied_columns)
         new = [updated_column(i, value, merge.target_clauses, number) for i, value in enumerate(old)]
         updates = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "update"]
         for column in tracking:
@@ -249,11 +241,8 @@ class ClassicMergeExecutor:
     def _mark_rows(self, touched: TouchedFiles) -> JavaObject:
         """Mark every row that a clause takes as deleted from its file."""
         merge = self._merge
-        actions, counts, emptied = merge.delta.deletion_vector_actions(
-            merge.command,
-            merge.write.transaction,
-            touched.files,
-            touched.matches.filter(F.col("clause") > 0).select("path", "row_index"),
+        actions, counts, emptied = merge.transaction.deletion_vector_actions(
+            touched.files, touched.matches.filter(F.col("clause") > 0).select("path", "row_index")
         )
         merge.metrics.set(
             numTargetDeletionVectorsAdded=counts["numDeletionVectorsAdded"],
@@ -287,7 +276,7 @@ class ClassicMergeExecutor:
     def _num_rows(self, files: FileSet) -> int:
         if files.num_rows is not None:
             return files.num_rows
-        return self._merge.delta.target_frame(self._merge.command, self._merge.write.transaction, files).count()
+        return self._merge.transaction.target_frame(files).count()
 
     def _num_inserted(self, added: FileSet, inserted: DataFrame | None, *, others: int) -> int:
         if inserted is None:
@@ -295,6 +284,6 @@ class ClassicMergeExecutor:
         if added.num_rows is not None:
             return added.num_rows - others
         # The session does not collect statistics.
-        if self._merge.writes_change_data:
+        if self._merge.transaction.writes_change_data:
             inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())
         return inserted.count()

@@ -36,7 +36,7 @@ class InsertOnlyMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan"):
-            candidates = merge.delta.filter_files(merge.write.transaction, merge.candidate_predicates)
+            candidates = merge.transaction.filter_files(merge.candidate_predicates)
             unmatched = self._unmatched(candidates)
         set_skipping_metrics(merge, candidates)
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
@@ -48,15 +48,15 @@ class InsertOnlyMergeExecutor:
         if candidates.count == 0 or source.num_rows == 0:
             self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
             return source.frame
-        target = merge.delta.target_frame(merge.command, merge.write.transaction, candidates)
+        target = merge.transaction.target_frame(candidates)
         if not source.is_small:
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
-            return source.frame.join(target, merge.condition, "left_anti")
+            return source.frame.join(target, merge.statement.condition, "left_anti")
         self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"
-        matched = target.join(source.for_join(), merge.condition, "inner").select(
+        matched = target.join(source.for_join(), merge.statement.condition, "inner").select(
             F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
         )
-        return merge.without_ids(matched, merge.names.matched_row_id, num_ids=None)
+        return merge.source_without(matched)
 
 
 def inserted_rows(
@@ -75,7 +75,7 @@ def inserted_rows(
     clauses = merge.insert_clauses
     number = F.col(merge.names.clause)
     numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
-    values = [inserted_column(position, clauses, number) for position in range(len(merge.column_names))]
+    values = [inserted_column(position, clauses, number) for position in range(len(merge.statement.column_names))]
     values += [F.lit(None).cast("bigint") for _ in tracking]
     if not change_data:
         return numbered.select(*merge.output_columns(values, tracking))
@@ -86,8 +86,8 @@ def inserted_rows(
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
     """Append what the insert clauses make of ``unmatched`` and set the metrics of added files."""
     rows = inserted_rows(merge, unmatched)
-    added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes, partition_columns=merge.partition_columns)
-    files = merge.delta.file_set(added)
+    added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes)
+    files = merge.transaction.file_set(added)
     merge.metrics.set(
         numTargetFilesAdded=files.count,
         numTargetBytesAdded=files.num_bytes,
@@ -99,7 +99,7 @@ def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
 
 def set_skipping_metrics(merge: MergeContext, candidates: FileSet) -> None:
     """Set the metrics of files before and after data skipping."""
-    num_files, num_bytes = merge.delta.table_size(merge.write.transaction)
+    num_files, num_bytes = merge.transaction.table_size()
     merge.metrics.set(
         numTargetFilesBeforeSkipping=num_files,
         numTargetBytesBeforeSkipping=num_bytes,

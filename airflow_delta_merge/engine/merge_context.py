@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.identifiers import quote_identifier
-
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, ResolvedClause, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm import (
+        Gateway,
+        MergeTransaction,
+        ResolvedClause,
+        ResolvedMerge,
+        TrackingColumn,
+    )
     from airflow_delta_merge.engine.metrics import MergeMetrics
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.transactional_write import TransactionalWrite
@@ -39,40 +42,27 @@ class ColumnNames:
 class MergeContext:
     """One merge after its source was materialized.
 
-    :param command: Delta's resolved command, a JVM object that is only handed back to ``delta``.
-    :param copied: JVM expressions that copy a target row, in the order of the table's final schema.
-    :param clauses: all clauses in the grammar's order.
+    :param gateway: the session's JVM.
+    :param statement: the resolved merge.
+    :param transaction: the transaction on the target.
+    :param write: where files are written and committed.
+    :param source: the source's rows.
+    :param candidate_predicates: predicates over the target, true for every row that must be looked at.
+    :param names: the engine's own column names.
+    :param metrics: where counts and durations go.
     """
 
-    delta: DeltaJvm
-    command: JavaObject
+    gateway: Gateway
+    statement: ResolvedMerge
+    transaction: MergeTransaction
     write: TransactionalWrite
     source: MaterializedSource
-    copied: Sequence[JavaObject]
-    clauses: Sequence[ResolvedClause]
+    candidate_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics
-    candidate_predicates: Sequence[JavaObject] = field(default_factory=tuple)
-
-    @cached_property
-    def condition(self) -> Column:
-        return self.delta.condition(self.command)
-
-    @cached_property
-    def column_names(self) -> list[str]:
-        """The columns of the table's final schema."""
-        return [copy.name() for copy in self.copied]
-
-    @cached_property
-    def partition_columns(self) -> list[Column]:
-        return [F.col(quote_identifier(name)) for name in self.delta.partition_columns(self.write.transaction)]
-
-    @cached_property
-    def writes_change_data(self) -> bool:
-        return self.delta.writes_change_data(self.command, self.write.transaction)
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:
-        return [clause for clause in self.clauses if clause.kind in kinds]
+        return [clause for clause in self.statement.clauses if clause.kind in kinds]
 
     @property
     def target_clauses(self) -> list[ResolvedClause]:
@@ -85,17 +75,16 @@ class MergeContext:
 
     def output_columns(self, values: Sequence[Column], tracking: Sequence[TrackingColumn]) -> list[Column]:
         """Values under the names of the final schema, then of the columns by which the table tracks its rows."""
-        width = len(self.column_names)
-        named = [value.alias(name) for value, name in zip(values[:width], self.column_names, strict=True)]
-        tracked = zip(values[width:], tracking, strict=True)
-        return named + [self.delta.tracking_alias(value, column) for value, column in tracked]
+        names = self.statement.column_names
+        named = [value.alias(name) for value, name in zip(values, names, strict=False)]
+        tracked = zip(values[len(names) :], tracking, strict=True)
+        return named + [self.transaction.tracking_alias(value, column) for value, column in tracked]
 
-    def without_ids(self, ids: DataFrame, id_column: str, *, num_ids: int | None) -> DataFrame:
-        """The source rows whose number is not among ``ids``.
+    def source_without(self, matched_ids: DataFrame) -> DataFrame:
+        """The source rows that are not among the matched ones.
 
-        :param num_ids: how many ids there are, None if that is not known.
+        :param matched_ids: one column, ``names.matched_row_id``; a number may appear more than once.
         """
-        small = self.source.is_small if num_ids is None else num_ids <= self.source.num_rows
-        ids = F.broadcast(ids) if small and self.source.is_small else ids
-        unmatched = F.col(self.names.source_row_id) == F.col(id_column)
-        return self.source.frame.join(ids, unmatched, "left_anti")
+        ids = F.broadcast(matched_ids) if self.source.is_small else matched_ids
+        same = F.col(self.names.source_row_id) == F.col(self.names.matched_row_id)
+        return self.source.frame.join(ids, same, "left_anti")

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
-from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm import (
+    Gateway,
+    JavaObject,
+    MergeTransaction,
+    ResolvedMerge,
+    raises_merge_errors,
+)
+from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -32,10 +39,10 @@ def merge(spark: SparkSession, config: MergeConfig) -> MergeResult:
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    delta = DeltaJvm(spark)
-    _check_expressions(delta, config)
+    gateway = Gateway(spark)
+    _check_expressions(gateway, config)
     with _source_relation(spark, config) as relation:
-        return _run(delta, config.to_sql(source_relation=relation))
+        return _run(gateway, config.to_sql(source_relation=relation))
 
 
 @raises_merge_errors
@@ -46,30 +53,32 @@ def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    return _run(DeltaJvm(spark), statement)
+    return _run(Gateway(spark), statement)
 
 
-def _run(delta: DeltaJvm, statement: str) -> MergeResult:
+def _run(gateway: Gateway, statement: str) -> MergeResult:
     metrics = MergeMetrics()
     with metrics.phase("total"):
         with metrics.phase("resolve"):
-            command = delta.resolve(statement)
-            metrics.bind(delta.sql_metrics(command))
-        runner = MergeIntoCommand(delta, command, metrics)
-        runner.run_merge()
-    return runner.result()
+            resolved = ResolvedMerge(gateway, statement)
+            metrics.bind(resolved.sql_metrics())
+        command = MergeIntoCommand(gateway, resolved, metrics)
+        command.run_merge()
+    return command.result()
 
 
-def _check_expressions(delta: DeltaJvm, config: MergeConfig) -> None:
+def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
     """Each expression must be whole by itself, so that none can end its clause and begin another one."""
-    delta.require_expression(config.condition_sql, "condition in on")
+    require_expression(gateway, config.condition_sql, "condition in on")
     for clause in config.clauses:
         if clause.condition is not None:
-            delta.require_expression(clause.condition, f"condition of the {clause.kind} {clause.action} clause")
+            require_expression(gateway, clause.condition, f"condition of the {clause.kind} {clause.action} clause")
         for column, value in clause.values:
-            delta.require_expression(value, f"value of column {column!r} in the {clause.kind} {clause.action} clause")
+            require_expression(
+                gateway, value, f"value of column {column!r} in the {clause.kind} {clause.action} clause"
+            )
     if config.source.query is not None:
-        delta.require_query(config.source.query)
+        require_query(gateway, config.source.query)
 
 
 @contextmanager
@@ -91,16 +100,15 @@ def _source_relation(spark: SparkSession, config: MergeConfig) -> Iterator[str |
 class MergeIntoCommand:
     """Runs a merge that Delta's analyzer has resolved.
 
-    :param delta: the JVM classes of the session.
-    :param command: Delta's resolved command.
+    :param gateway: the session's JVM.
+    :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
     """
 
-    def __init__(self, delta: DeltaJvm, command: JavaObject, metrics: MergeMetrics) -> None:
-        self._delta = delta
-        self._command = command
+    def __init__(self, gateway: Gateway, statement: ResolvedMerge, metrics: MergeMetrics) -> None:
+        self._gateway = gateway
+        self._statement = statement
         self._metrics = metrics
-        self._names = ColumnNames()
         self._executor = ""
         self._reason = ""
         self._version_read = -1
@@ -109,56 +117,57 @@ class MergeIntoCommand:
 
     def run_merge(self) -> None:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
-        transaction = self._delta.start_transaction(self._command)
+        transaction = MergeTransaction(self._gateway, self._statement)
         try:
-            self._version_read = self._delta.version_read(transaction)
-            if self._delta.has_been_executed(self._command, transaction):
+            self._version_read = transaction.version_read
+            if transaction.has_been_executed():
                 self._reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
                 return
-            self._delta.prepare_transaction(self._command, transaction)
+            transaction.prepare()
             self._merge_within(transaction)
         finally:
-            self._delta.clear_transaction()
+            transaction.close()
         if self._version is not None:
-            self._delta.recache_target(self._command)
+            self._statement.recache_target()
 
-    def _merge_within(self, transaction: JavaObject) -> None:
-        metrics = self._metrics
-        copied = self._delta.copied_columns(self._command)
-        clauses = self._delta.clauses(self._command, copied)
-        with metrics.phase("source", "materializeSourceTimeMs"):
-            keys = source_keys(self._delta, self._command, prefix=self._names.statistic)
+    def _merge_within(self, transaction: MergeTransaction) -> None:
+        metrics, names = self._metrics, ColumnNames()
+        keys = source_keys(self._statement, prefix=names.statistic)
+        with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
             source = materialize_source(
-                self._delta,
-                self._command,
-                row_id=self._names.source_row_id,
+                self._gateway,
+                self._statement,
+                row_id=names.source_row_id,
                 statistics=[statistic for key in keys for statistic in key.statistics()],
             )
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             context = MergeContext(
-                delta=self._delta,
-                command=self._command,
-                write=TransactionalWrite(self._delta, transaction),
+                gateway=self._gateway,
+                statement=self._statement,
+                transaction=transaction,
+                write=TransactionalWrite(self._gateway, transaction),
                 source=source,
-                copied=copied,
-                clauses=clauses,
-                names=self._names,
+                candidate_predicates=candidate_predicates(self._statement, keys, source.statistics),
+                names=names,
                 metrics=metrics,
-                candidate_predicates=candidate_predicates(self._delta, self._command, clauses, keys, source.statistics),
             )
-            actions = self._execute(context)
+            with self._described("find and write changes"):
+                actions = self._execute(context)
             with metrics.phase("commit"):
                 metrics.set(executionTimeMs=metrics.elapsed_ms())
-                self._version = context.write.commit(self._command, actions)
+                self._version = context.write.commit(actions)
         finally:
             source.release()
+
+    def _described(self, step: str) -> AbstractContextManager[None]:
+        return self._gateway.describing_jobs(f"MERGE operation - {step}")
 
     def _execute(self, context: MergeContext) -> JavaObject:
         """Run the executor that fits; give the file actions to commit."""
         insert_only = bool(context.insert_clauses) and not context.target_clauses
         switch = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"
-        if insert_only and self._delta.flag(switch):
+        if insert_only and self._gateway.flag(switch):
             inserts = InsertOnlyMergeExecutor(context)
             added = inserts.write_only_inserts()
             self._executor, self._reason = type(inserts).__name__, inserts.reason
@@ -177,7 +186,7 @@ class MergeIntoCommand:
                 with context.metrics.phase("rewrite", "rewriteTimeMs"):
                     return write_inserts(context, classic.unmatched_rows(touched))
             self._reason = "no file is touched and there is nothing to insert"
-            return self._delta.seq([])
+            return self._gateway.seq([])
         finally:
             touched.matches.unpersist()
 
@@ -186,7 +195,7 @@ class MergeIntoCommand:
         values = self._metrics.values
         changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
         return MergeResult(
-            table=self._delta.table_name(self._command),
+            table=self._statement.table_name(),
             version_read=self._version_read,
             version=self._version,
             executor=self._executor,

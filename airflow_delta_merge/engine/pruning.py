@@ -17,7 +17,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject, ResolvedClause
+    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
 
 #: Types whose order in Delta's file statistics is the order of Spark's comparisons. Floating point is left out
 #: (NaN), as are strings under a collation other than the binary one.
@@ -82,13 +82,13 @@ class SourceKey:
         return F.lit(value).cast(self.type)
 
 
-def source_keys(delta: DeltaJvm, command: JavaObject, *, prefix: str) -> list[SourceKey]:
+def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     """The equalities of the ON condition from which the source's rows tell a range of the target.
 
     :param prefix: what the statistics' names begin with.
     """
     keys = []
-    for position, equality in enumerate(delta.equalities(command)):
+    for position, equality in enumerate(statement.equalities()):
         if equality.type in _RANGE_TYPES or equality.type.startswith("decimal("):
             name = f"{prefix}_{position}"
             keys.append(SourceKey(equality.target, equality.source, equality.type, equality.null_safe, name))
@@ -96,32 +96,27 @@ def source_keys(delta: DeltaJvm, command: JavaObject, *, prefix: str) -> list[So
 
 
 def candidate_predicates(
-    delta: DeltaJvm,
-    command: JavaObject,
-    clauses: Sequence[ResolvedClause],
-    keys: Sequence[SourceKey],
-    statistics: dict[str, Any],
-) -> list[JavaObject]:
-    """Predicates that every target row which the merge must look at fulfils, ready for ``filterFiles``.
+    statement: ResolvedMerge, keys: Sequence[SourceKey], statistics: dict[str, Any]
+) -> list[Column]:
+    """Predicates over the target, all of which are true for every row that the merge must look at.
 
-    :param clauses: all clauses of the merge.
     :param statistics: the source's, for ``keys``.
     """
-    matching = delta.target_only_conjuncts(command)
+    matching = statement.target_only_conjuncts()
     matching += [key.predicate(statistics) for key in keys]
-    by_source = [clause for clause in clauses if clause.kind == "not matched by source"]
+    clauses = statement.clauses
     if all(clause.kind == "matched" for clause in clauses):
         # A row matters only if it fulfils the target's part of some clause's condition.
-        parts = [_conjunction(part) for part in delta.target_only_clause_conjuncts(command)]
+        parts = [_conjunction(part) for part in statement.target_only_clause_conjuncts()]
         matching.append(reduce(Column.__or__, parts))
-    if by_source:
-        if any(clause.condition is None for clause in by_source):
-            return []
-        # A row matters when it can match, or when a clause for rows without a match can take it.
-        conditions = [clause.condition for clause in by_source if clause.condition is not None]
-        matching = [reduce(Column.__or__, conditions, _conjunction(matching))]
-    frame = delta.data_frame(command.target())
-    return [delta.resolve_predicate(frame, predicate) for predicate in matching]
+    by_source = [clause for clause in clauses if clause.kind == "not matched by source"]
+    if not by_source:
+        return matching
+    if any(clause.condition is None for clause in by_source):
+        return []
+    # A row matters when it can match, or when a clause for rows without a match can take it.
+    conditions = [clause.condition for clause in by_source if clause.condition is not None]
+    return [reduce(Column.__or__, conditions, _conjunction(matching))]
 
 
 def _conjunction(predicates: Sequence[Column]) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject
+    from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, ResolvedMerge
 
 #: Sources up to this size are sent whole to every task, so that the target is never shuffled. A hash table of it
 #: takes two to three times as much in the driver and in each executor.
@@ -27,14 +27,15 @@ class MaterializedSource:
     :param num_rows: how many rows.
     :param num_bytes: memory and disk they take.
     :param statistics: aggregates by name, computed in the same pass.
+    :param rdd: the JVM object that holds them.
     """
 
     frame: DataFrame
     row_id: str
     num_rows: int
     num_bytes: int
-    statistics: dict[str, Any] = field(default_factory=dict)
-    rdd: Any = None
+    statistics: dict[str, Any]
+    rdd: JavaObject
 
     @property
     def is_small(self) -> bool:
@@ -46,12 +47,12 @@ class MaterializedSource:
         return F.broadcast(self.frame) if self.is_small else self.frame
 
     def release(self) -> None:
-        if self.rdd is not None:
-            self.rdd.unpersist(False)
+        """Give back the memory and disk that the rows take."""
+        self.rdd.unpersist(False)
 
 
 def materialize_source(
-    delta: DeltaJvm, command: JavaObject, *, row_id: str, statistics: Iterable[Column]
+    gateway: Gateway, statement: ResolvedMerge, *, row_id: str, statistics: Iterable[Column]
 ) -> MaterializedSource:
     """Compute the source once and keep it until it is released.
 
@@ -62,15 +63,15 @@ def materialize_source(
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
     """
-    frame = delta.referenced_source(command).withColumn(row_id, F.monotonically_increasing_id())
+    frame = statement.source_frame().withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)
-    kept, values = delta.checkpoint(frame, StorageLevel.MEMORY_AND_DISK, [count, *statistics])
-    rdd = delta.checkpoint_rdd(kept)
+    kept, values = gateway.checkpoint(frame, StorageLevel.MEMORY_AND_DISK, [count, *statistics])
+    rdd = gateway.checkpoint_rdd(kept)
     return MaterializedSource(
         frame=kept,
         row_id=row_id,
         num_rows=int(values.pop(row_id)),
-        num_bytes=delta.stored_bytes(rdd),
+        num_bytes=gateway.stored_bytes(rdd),
         statistics=values,
         rdd=rdd,
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import DeltaJvm, JavaObject
+    from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, MergeTransaction
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024
@@ -18,40 +20,46 @@ SMALLEST_TASK_BYTES = 1024 * 1024
 
 
 class TransactionalWrite:
-    """Writes data files within one transaction on the target and commits them.
+    """Writes data files within a transaction on the target and commits them.
 
     Normalising to the table's schema and physical names, constraints, generated columns, statistics, optimised
     writes and change data are done by Delta's own ``OptimisticTransaction``.
     """
 
-    def __init__(self, delta: DeltaJvm, transaction: JavaObject) -> None:
-        self._delta = delta
-        self.transaction = transaction
+    def __init__(self, gateway: Gateway, transaction: MergeTransaction) -> None:
+        self._gateway = gateway
+        self._transaction = transaction
 
-    def write_files(self, rows: DataFrame, *, input_bytes: int, partition_columns: Sequence[Column]) -> JavaObject:
+    def write_files(self, rows: DataFrame, *, input_bytes: int) -> JavaObject:
         """Write rows as new data files; nothing is visible before the commit.
 
-        :param rows: columns in the order of the table's final schema.
-        :param input_bytes: a rough size of the rows, from which the number of files follows.
-        :param partition_columns: the table's partition columns in ``rows``; when there are any, and the session
-            does not forbid it, rows of one partition are brought together, so that each gets few files.
+        In a partitioned table rows of one partition are brought together (unless the session forbids it), so that
+        each partition gets few files; in others the number of files follows from the size.
+
+        :param rows: columns of the table's final schema, then those that Delta's writer asks for.
+        :param input_bytes: a rough size of the rows.
         :return: JVM sequence of file actions.
         """
-        if not self._delta.optimizes_write(self.transaction):
-            if partition_columns and self._delta.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
-                rows = rows.repartition(*partition_columns)
-            elif not partition_columns:
-                rows = rows.coalesce(self._task_count(input_bytes))
-        return self._delta.write_files(self.transaction, rows)
+        return self._transaction.write_files(self._arranged(rows, input_bytes))
+
+    def _arranged(self, rows: DataFrame, input_bytes: int) -> DataFrame:
+        if self._transaction.optimizes_write:
+            return rows
+        partition_columns = [F.col(quote_identifier(name)) for name in self._transaction.partition_columns]
+        if not partition_columns:
+            return rows.coalesce(self._task_count(input_bytes))
+        if self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
+            return rows.repartition(*partition_columns)
+        return rows
 
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
-        return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._delta.default_parallelism(), worthwhile))
+        return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._gateway.default_parallelism(), worthwhile))
 
-    def commit(self, command: JavaObject, actions: JavaObject) -> int | None:
-        """Commit file actions as operation MERGE with the command's metrics.
+    def commit(self, actions: JavaObject) -> int | None:
+        """Commit file actions as operation MERGE with the statement's metrics.
 
         :return: the committed version; None when there was nothing to commit.
         """
-        return self._delta.commit_merge(command, self.transaction, actions)
+        return self._transaction.commit(actions)

@@ -1,0 +1,25 @@
+"""The only room that touches py4j: every class, constructor and ``MODULE$`` of Spark's and Delta's lives here.
+
+The rest of the engine sees DataFrames, Columns and plain Python values, and passes the JVM objects it gets from
+here (file sequences, metadata) back without looking inside. What is known here was read from Delta 4.4's and
+Spark 4.2's sources; what differs in other versions belongs here too.
+"""
+
+from __future__ import annotations
+
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.transaction import FileSet, MergeTransaction, TrackingColumn
+
+__all__ = [
+    "Equality",
+    "FileSet",
+    "Gateway",
+    "JavaObject",
+    "MergeTransaction",
+    "ResolvedClause",
+    "ResolvedMerge",
+    "TrackingColumn",
+    "raises_merge_errors",
+]

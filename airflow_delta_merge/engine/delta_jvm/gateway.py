@@ -1,0 +1,168 @@
+"""One session's JVM: Scala values ⇄ Python values, plans ⇄ DataFrames, expressions ⇄ Columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from airflow_delta_merge.exceptions import MergeConfigError
+
+JavaObject = Any
+
+
+class Gateway:
+    """The JVM behind a session.
+
+    :param spark: a classic session (not Spark Connect) with Delta's extension and catalog.
+    :raises MergeConfigError: when the session is one the engine cannot use.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not hasattr(spark, "_jsparkSession"):
+            raise MergeConfigError(
+                "The merge engine needs a classic Spark session: over Spark Connect Delta's classes cannot be "
+                "reached. Run the merge as an application on the cluster instead."
+            )
+        jvm: JavaObject = spark._jvm
+        if type(jvm.org.apache.spark.sql.delta.DeltaLog).__name__ == "JavaPackage":
+            raise MergeConfigError(
+                "Delta's jars are not in this Spark session. Start it with spark.jars set to what "
+                "`python -m airflow_delta_merge.jars` prints, or through DeltaMergeHook."
+            )
+        self.spark = spark
+        self.session: JavaObject = spark._jsparkSession
+        self.jvm = jvm
+        self._modules: dict[str, JavaObject] = {}
+
+    def module(self, class_name: str) -> JavaObject:
+        """The singleton of a Scala ``object``, by the object's name."""
+        if class_name not in self._modules:
+            self._modules[class_name] = getattr(getattr(self.jvm, class_name + "$"), "MODULE$")
+        return self._modules[class_name]
+
+    def delta(self, name: str) -> JavaObject:
+        """The singleton of a Scala ``object`` in Delta's package."""
+        return self.module(f"org.apache.spark.sql.delta.{name}")
+
+    def seq(self, items: Iterable[JavaObject]) -> JavaObject:
+        """A Scala sequence of the items."""
+        array = self.jvm.java.util.ArrayList()
+        for item in items:
+            array.add(item)
+        return self.jvm.org.apache.spark.api.python.PythonUtils.toSeq(array)
+
+    def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
+        """One Scala sequence of two."""
+        return first.concat(second)
+
+    def some(self, value: JavaObject) -> JavaObject:
+        return self.jvm.scala.Some(value)
+
+    @property
+    def none(self) -> JavaObject:
+        return self.module("scala.None")
+
+    def column(self, expression: JavaObject) -> Column:
+        """A resolved expression as a Column."""
+        return ClassicColumn(self.module("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+
+    def data_frame(self, plan: JavaObject) -> DataFrame:
+        """An analysed logical plan as a DataFrame with the plan's attributes."""
+        return self.wrap(self.module("org.apache.spark.sql.classic.Dataset").ofRows(self.session, plan))
+
+    def wrap(self, frame: JavaObject) -> DataFrame:
+        """A JVM DataFrame as PySpark's."""
+        return ClassicDataFrame(frame, self.spark)
+
+    # Session
+
+    def conf(self, key: str) -> str:
+        """A setting of the session, Spark's and Delta's defaults included."""
+        return str(self.session.conf().get(key))
+
+    def flag(self, key: str) -> bool:
+        return self.conf(key).lower() == "true"
+
+    def default_parallelism(self) -> int:
+        """Cores that run tasks."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    @contextmanager
+    def describing_jobs(self, description: str) -> Iterator[None]:
+        """Let the Spark UI show jobs started inside under a description."""
+        context = self.spark.sparkContext
+        before = context.getLocalProperty("spark.job.description")
+        context.setJobDescription(description)
+        try:
+            yield
+        finally:
+            context._jsc.setLocalProperty("spark.job.description", before)  # takes None, unlike PySpark's own
+
+    # DataFrames
+
+    def checkpoint(
+        self, frame: DataFrame, storage_level: StorageLevel, observed: Sequence[Column]
+    ) -> tuple[DataFrame, dict[str, Any]]:
+        """Compute a DataFrame once, cut its lineage and aggregate it in the same pass.
+
+        :param frame: what to compute; the result keeps its attributes, so resolved expressions still bind.
+        :param storage_level: where its rows are kept.
+        :param observed: named aggregates, at least one.
+        :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
+        """
+        observation = self.jvm.org.apache.spark.sql.Observation()
+        columns = [jc(column) for column in observed]
+        observing = jdf(frame).observe(observation, columns[0], self.seq(columns[1:]))
+        level = self.spark.sparkContext._getJavaStorageLevel(storage_level)
+        checkpointed = observing.localCheckpoint(True, level)
+        values = observation.get()
+        names = scala_list(values.keys().toSeq())
+        return self.wrap(checkpointed), {name: values.apply(name) for name in names}
+
+    def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
+        """The RDD behind :meth:`checkpoint`, to ask for its size and to release it."""
+        return jdf(frame).queryExecution().analyzed().collectLeaves().head().rdd()
+
+    def stored_bytes(self, rdd: JavaObject) -> int:
+        """Memory and disk that a persisted RDD takes."""
+        for info in self.spark.sparkContext._jsc.sc().getRDDStorageInfo():
+            if info.id() == rdd.id():
+                return int(info.memSize()) + int(info.diskSize())
+        return 0
+
+    def distinct_count(self, numbers: Column) -> Column:
+        """Exact number of distinct values of a long column, NULLs left out, by Delta's bitmap aggregate.
+
+        One compressed bitmap a group is kept, so counting millions of row indexes costs kilobytes.
+        """
+        portable = self.delta("deletionvectors.RoaringBitmapArrayFormat").Portable()
+        expression = self.module("org.apache.spark.sql.classic.ExpressionUtils").expression(jc(numbers))
+        aggregators = self.jvm.org.apache.spark.sql.catalyst.expressions.aggregation
+        bitmap = aggregators.BitmapAggregator(expression, portable)
+        return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
+
+    def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
+        """A predicate as ``filterFiles`` wants it: resolved over ``frame`` and folded to constants."""
+        plan = jdf(frame.filter(predicate)).queryExecution().analyzed()
+        return self.module("org.apache.spark.sql.catalyst.optimizer.ConstantFolding").apply(plan).condition()
+
+
+def scala_list(sequence: JavaObject) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def jdf(frame: DataFrame) -> JavaObject:
+    """PySpark's DataFrame as the JVM's."""
+    return frame._jdf
+
+
+def jc(column: Column) -> JavaObject:
+    """PySpark's Column as the JVM's."""
+    return column._jc

@@ -1,0 +1,252 @@
+"""A MERGE statement as Delta's analyzer resolves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.exceptions import MergeConfigError
+
+ClauseKind = Literal["matched", "not matched", "not matched by source"]
+ClauseAction = Literal["update", "delete", "insert"]
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class ResolvedClause:
+    """A ``WHEN`` clause after Delta's analyzer.
+
+    :param kind: when it applies.
+    :param action: what it does.
+    :param condition: its boolean condition over source and target, or None.
+    :param values: the new row's columns in the order of the table's final schema; empty for deletes.
+    :param changes: for updates, whether each of ``values`` differs from the column it replaces.
+    """
+
+    kind: ClauseKind
+    action: ClauseAction
+    condition: Column | None
+    values: tuple[Column, ...] = ()
+    changes: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Equality:
+    """``target = source`` or ``target <=> source`` in the ON condition.
+
+    :param target: a column of the target.
+    :param source: an expression over the source alone; of the target's type or a wider integer type.
+    :param type: the target column's type, as Spark SQL writes it.
+    :param null_safe: whether two NULLs are equal.
+    """
+
+    target: Column
+    source: Column
+    type: str
+    null_safe: bool
+
+
+def require_expression(gateway: Gateway, text: str, what: str) -> None:
+    """Check that ``text`` is one whole SQL expression, so that it cannot end a clause and begin another.
+
+    :raises MergeConfigError: when it is not.
+    """
+    try:
+        gateway.session.sessionState().sqlParser().parseExpression(text)
+    except PySparkException as error:
+        raise MergeConfigError(f"The {what} is not a SQL expression: {_first_line(error)}") from error
+
+
+def require_query(gateway: Gateway, text: str) -> None:
+    """Check that ``text`` is one whole SQL statement.
+
+    :raises MergeConfigError: when it is not.
+    """
+    try:
+        gateway.session.sessionState().sqlParser().parsePlan(text)
+    except PySparkException as error:
+        raise MergeConfigError(f"The source is not a SQL query: {_first_line(error)}") from error
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+class ResolvedMerge:
+    """Delta's ``MergeIntoCommand`` for a statement, resolved with Delta's whole dialect and never executed.
+
+    It is the optimized command, as Spark would execute it: constants are folded, ``current_timestamp()`` is fixed.
+    The plans of source and target inside it are only analysed.
+
+    :param gateway: the session's JVM.
+    :param statement: a MERGE statement.
+    :raises MergeConfigError: when the statement is no MERGE into a Delta table.
+    """
+
+    def __init__(self, gateway: Gateway, statement: str) -> None:
+        self._gateway = gateway
+        state = gateway.session.sessionState()
+        parsed = state.sqlParser().parsePlan(statement)
+        skip = gateway.module("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
+        plan = state.executePlan(parsed, skip).optimizedPlan()
+        command = _find_command(plan)
+        if command is None:
+            raise MergeConfigError(f"The statement is no MERGE into a Delta table; it was read as {plan.nodeName()}.")
+        self.command: JavaObject = command
+
+    @cached_property
+    def condition(self) -> Column:
+        """The ON condition."""
+        return self._gateway.column(self.command.condition())
+
+    @cached_property
+    def _copies(self) -> list[JavaObject]:
+        """JVM aliases that copy a target row into the table's final schema."""
+        return scala_list(self.command.postEvolutionTargetExpressions(False))
+
+    @cached_property
+    def column_names(self) -> list[str]:
+        """The columns of the table's final schema."""
+        return [str(copy.name()) for copy in self._copies]
+
+    @cached_property
+    def copied_columns(self) -> list[Column]:
+        """The target row in the final schema: as it is, widened, or NULL in a column that is new."""
+        return [self._gateway.column(copy.child()) for copy in self._copies]
+
+    @cached_property
+    def clauses(self) -> list[ResolvedClause]:
+        """All clauses in the grammar's order."""
+        kinds: tuple[tuple[ClauseKind, JavaObject], ...] = (
+            ("matched", self.command.matchedClauses()),
+            ("not matched", self.command.notMatchedClauses()),
+            ("not matched by source", self.command.notMatchedBySourceClauses()),
+        )
+        return [self._clause(kind, clause) for kind, clauses in kinds for clause in scala_list(clauses)]
+
+    def _clause(self, kind: ClauseKind, clause: JavaObject) -> ResolvedClause:
+        condition = clause.condition()
+        column = self._gateway.column(condition.get()) if condition.isDefined() else None
+        action: ClauseAction = clause.clauseType().lower()
+        if action == "delete":
+            return ResolvedClause(kind, action, column)
+        expressions = [resolved.expr() for resolved in scala_list(clause.resolvedActions())]
+        values = tuple(self._gateway.column(expression) for expression in expressions)
+        pairs = zip(expressions, self._copies, strict=True)
+        changes = tuple(not expression.semanticEquals(copy.child()) for expression, copy in pairs)
+        return ResolvedClause(kind, action, column, values, changes)
+
+    def sql_metrics(self) -> dict[str, JavaObject]:
+        """The command's SQL metrics by Delta's names, as JVM objects."""
+        metrics = self.command.metrics()
+        return {str(name): metrics.apply(name) for name in scala_list(metrics.keys().toSeq())}
+
+    def table_name(self) -> str:
+        """The target's qualified name, or its path."""
+        table = self.command.catalogTable()
+        if table.isDefined():
+            return str(table.get().identifier().unquotedString())
+        return str(self.command.targetFileIndex().deltaLog().dataPath().toString())
+
+    # Source and target
+
+    def source_frame(self) -> DataFrame:
+        """The source, narrowed to the columns that the condition and the clauses use."""
+        attribute_set = self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet")
+        references = attribute_set.apply(self.command.expressions())
+        source = self.command.source()
+        output = scala_list(source.output())
+        used = [attribute for attribute in output if references.contains(attribute)]
+        if len(used) < len(output):
+            project = self._gateway.jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+            source = project(self._gateway.seq(used), source)
+        return self._gateway.data_frame(source)
+
+    def target_frame(self) -> DataFrame:
+        """The whole target, to resolve predicates over it."""
+        return self._gateway.data_frame(self.command.target())
+
+    def recache_target(self) -> None:
+        """Let cached plans that read the target be computed anew."""
+        session = self._gateway.session
+        session.sharedState().cacheManager().recacheByPlan(session, self.command.target())
+
+    # Parts of the condition
+
+    def target_only_conjuncts(self) -> list[Column]:
+        """The parts of the ON condition that mention no source column."""
+        return self._target_only(self._conjuncts(self.command.condition()))
+
+    def target_only_clause_conjuncts(self) -> list[list[Column]]:
+        """The same parts of each matched clause's condition, clause by clause."""
+        conditions = [clause.condition() for clause in scala_list(self.command.matchedClauses())]
+        return [
+            self._target_only(self._conjuncts(condition.get())) if condition.isDefined() else []
+            for condition in conditions
+        ]
+
+    def equalities(self) -> list[Equality]:
+        """The parts of the ON condition that compare a target column with an expression over the source alone."""
+        found = []
+        for conjunct in self._conjuncts(self.command.condition()):
+            name = _class_name(conjunct)
+            if name not in ("EqualTo", "EqualNullSafe"):
+                continue
+            left, right = conjunct.left(), conjunct.right()
+            equality = self._equality(left, right, name) or self._equality(right, left, name)
+            if equality is not None:
+                found.append(equality)
+        return found
+
+    def _equality(self, target: JavaObject, source: JavaObject, name: str) -> Equality | None:
+        column = self._plain_target_column(target)
+        if column is None or not self._is_over_source(source):
+            return None
+        return Equality(
+            target=self._gateway.column(column),
+            source=self._gateway.column(source),
+            type=str(column.dataType().catalogString()),
+            null_safe=name == "EqualNullSafe",
+        )
+
+    def _conjuncts(self, expression: JavaObject) -> list[JavaObject]:
+        return scala_list(self.command.splitConjunctivePredicates(expression))
+
+    def _target_only(self, expressions: Iterable[JavaObject]) -> list[Column]:
+        target = self.command.target().outputSet()
+        return [self._gateway.column(each) for each in expressions if each.references().subsetOf(target)]
+
+    def _is_over_source(self, expression: JavaObject) -> bool:
+        references = expression.references()
+        return not references.isEmpty() and bool(references.subsetOf(self.command.source().outputSet()))
+
+    def _plain_target_column(self, expression: JavaObject) -> JavaObject | None:
+        """The target's attribute if the expression is one, or widens one from an integer type to another."""
+        if _class_name(expression) == "Cast":
+            child = expression.child()
+            types = child.dataType().catalogString(), expression.dataType().catalogString()
+            if not all(each in _INTEGERS for each in types) or _INTEGERS.index(types[0]) > _INTEGERS.index(types[1]):
+                return None
+            expression = child
+        is_attribute = _class_name(expression) == "AttributeReference"
+        return expression if is_attribute and self.command.target().outputSet().contains(expression) else None
+
+
+def _class_name(node: JavaObject) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _find_command(plan: JavaObject) -> JavaObject | None:
+    if _class_name(plan) == "MergeIntoCommand":
+        return plan
+    for child in scala_list(plan.children()):
+        found = _find_command(child)
+        if found is not None:
+            return found
+    return None
