@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_skipping_metrics
 from airflow_delta_merge.engine.output import change_type, target_row_clause, updated_column
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
@@ -208,8 +209,13 @@ class ClassicMergeExecutor:
     def _joined_with_source(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
         merge, names = self._merge, self._merge.names
-        if touched.has_multiple_matches:
+        if touched.has_multiple_matches and merge.transaction.writes_change_data:
             # Several source rows delete one row, which shall have one change row: join what was matched instead.
+            if not merge.transaction.has_stable_positions:
+                raise MergeExecutionError(
+                    "Several source rows delete the same row of a table with a change data feed and a column named "
+                    "_metadata, where its one change cannot be told. Remove the duplicates from the source."
+                )
             target, tracking = merge.transaction.with_row_tracking(self._target_with_positions(touched.files))
             matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
             marked = matched.select(

@@ -47,7 +47,9 @@ class TransactionalWrite:
             return rows
         partition_columns = [F.col(quote_identifier(name)) for name in self._transaction.partition_columns]
         if not partition_columns:
-            return rows.coalesce(self._task_count(input_bytes))
+            tasks = self._task_count(input_bytes)
+            # A task must not draw identity values for several partitions, which coalesced rows would make it do.
+            return rows.repartition(tasks) if self._transaction.generates_identity else rows.coalesce(tasks)
         if self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
             return rows.repartition(*partition_columns)
         return rows

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
-from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
 ClauseAction = Literal["update", "delete", "insert"]
@@ -41,7 +41,7 @@ class Equality:
     """``target = source`` or ``target <=> source`` in the ON condition.
 
     :param target: a column of the target.
-    :param source: an expression over the source alone; of the target's type or a wider integer type.
+    :param source: a column of the source, perhaps widened; of the target's type or a wider integer type.
     :param type: the target column's type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
     """
@@ -86,7 +86,8 @@ class ResolvedMerge:
 
     :param gateway: the session's JVM.
     :param statement: a MERGE statement.
-    :raises MergeConfigError: when the statement is no MERGE into a Delta table.
+    :raises MergeConfigError: when the statement is no MERGE.
+    :raises MergeExecutionError: when its target is no Delta table.
     """
 
     def __init__(self, gateway: Gateway, statement: str) -> None:
@@ -97,7 +98,7 @@ class ResolvedMerge:
         plan = state.executePlan(parsed, skip).optimizedPlan()
         command = _find_command(plan)
         if command is None:
-            raise MergeConfigError(f"The statement is no MERGE into a Delta table; it was read as {plan.nodeName()}.")
+            raise _no_delta_merge(plan)
         self.command: JavaObject = command
 
     @cached_property
@@ -132,7 +133,7 @@ class ResolvedMerge:
 
     def _clause(self, kind: ClauseKind, clause: JavaObject) -> ResolvedClause:
         condition = clause.condition()
-        column = self._gateway.column(condition.get()) if condition.isDefined() else None
+        column = self._boolean(kind, condition.get()) if condition.isDefined() else None
         action: ClauseAction = clause.clauseType().lower()
         if action == "delete":
             return ResolvedClause(kind, action, column)
@@ -141,6 +142,15 @@ class ResolvedMerge:
         pairs = zip(expressions, self._copies, strict=True)
         changes = tuple(not expression.semanticEquals(copy.child()) for expression, copy in pairs)
         return ResolvedClause(kind, action, column, values, changes)
+
+    def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
+        type_ = str(condition.dataType().catalogString())
+        if type_ != "boolean":
+            raise MergeExecutionError(
+                f"The condition {condition.sql()} of a {kind} clause has the type {type_}, a boolean is needed.",
+                condition="CANNOT_UP_CAST_DATATYPE",
+            )
+        return self._gateway.column(condition)
 
     def sql_metrics(self) -> dict[str, JavaObject]:
         """The command's SQL metrics by Delta's names, as JVM objects."""
@@ -192,7 +202,7 @@ class ResolvedMerge:
         ]
 
     def equalities(self) -> list[Equality]:
-        """The parts of the ON condition that compare a target column with an expression over the source alone."""
+        """The parts of the ON condition that compare a target column with a source column."""
         found = []
         for conjunct in self._conjuncts(self.command.condition()):
             name = _class_name(conjunct)
@@ -206,7 +216,7 @@ class ResolvedMerge:
 
     def _equality(self, target: JavaObject, source: JavaObject, name: str) -> Equality | None:
         column = self._plain_target_column(target)
-        if column is None or not self._is_over_source(source):
+        if column is None or not self._is_plain_source_column(source):
             return None
         return Equality(
             target=self._gateway.column(column),
@@ -222,9 +232,18 @@ class ResolvedMerge:
         target = self.command.target().outputSet()
         return [self._gateway.column(each) for each in expressions if each.references().subsetOf(target)]
 
-    def _is_over_source(self, expression: JavaObject) -> bool:
-        references = expression.references()
-        return not references.isEmpty() and bool(references.subsetOf(self.command.source().outputSet()))
+    def _is_plain_source_column(self, expression: JavaObject) -> bool:
+        """Whether the expression is a source column or a safe cast of one.
+
+        Anything else may raise an error on rows that the rest of the condition would have kept it from.
+        """
+        if _class_name(expression) == "Cast":
+            casts = self._gateway.module("org.apache.spark.sql.catalyst.expressions.Cast")
+            if not casts.canUpCast(expression.child().dataType(), expression.dataType()):
+                return False
+            expression = expression.child()
+        is_attribute = _class_name(expression) == "AttributeReference"
+        return is_attribute and bool(self.command.source().outputSet().contains(expression))
 
     def _plain_target_column(self, expression: JavaObject) -> JavaObject | None:
         """The target's attribute if the expression is one, or widens one from an integer type to another."""
@@ -240,6 +259,17 @@ class ResolvedMerge:
 
 def _class_name(node: JavaObject) -> str:
     return str(node.getClass().getSimpleName())
+
+
+def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
+    if _class_name(plan) != "MergeIntoTable":
+        return MergeConfigError(f"The statement is no MERGE; it was read as {plan.nodeName()}.")
+    return MergeExecutionError(
+        f"The target is no Delta table but {plan.targetTable().nodeName()}: MERGE needs a Delta table, or a view "
+        "that is a plain SELECT * of one.",
+        condition="UNSUPPORTED_FEATURE.TABLE_OPERATION",
+        sql_state="0A000",
+    )
 
 
 def _find_command(plan: JavaObject) -> JavaObject | None:

@@ -134,6 +134,17 @@ class MergeTransaction:
         writes = self._gateway.delta("files.TransactionalWrite")
         return bool(writes.shouldOptimizeWrite(self._transaction.metadata(), conf))
 
+    @cached_property
+    def generates_identity(self) -> bool:
+        """Whether the rows get values of identity columns while they are written."""
+        return bool(self._command.trackHighWaterMarks().nonEmpty())
+
+    @cached_property
+    def has_stable_positions(self) -> bool:
+        """Whether a row's position is the same in each read; a column named ``_metadata`` hides it from Spark."""
+        names = (str(field.name()) for field in self._command.target().schema().fields())
+        return "_metadata" not in map(str.lower, names)
+
     def table_size(self) -> tuple[int, int]:
         """Files and bytes of the table as the transaction reads it."""
         snapshot = self._transaction.snapshot()
@@ -179,8 +190,12 @@ class MergeTransaction:
         """:meth:`target_frame` plus two columns: the file's path (URI, as Spark encodes it) and the row's index in it.
 
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
-        knows deletion vectors; that only makes the column visible.
+        knows deletion vectors; that only makes the column visible. Without :attr:`has_stable_positions` the index
+        is a number that is unique in this read.
         """
+        if not self.has_stable_positions:
+            numbered = F.monotonically_increasing_id().alias(row_index)
+            return self.target_frame(files).select("*", F.input_file_name().alias(path), numbered)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._with_row_index_format(self._command.target())
         index = self._file_index(files)
