@@ -14,6 +14,7 @@ DROP = "WHEN NOT MATCHED BY SOURCE THEN DELETE"
 MARK = "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET age = -1"
 AMBIGUOUS = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 
+ONE = "VALUES (2, 'x', 5) AS s(id, name, age)"
 DOUBLE = "VALUES (2, 'x', 1), (2, 'y', 2), (7, 'z', 3) AS s(id, name, age)"
 NOBODY = "SELECT * FROM VALUES (1, 'x', 1) AS s(id, name, age) WHERE false"
 WITH_NULL_KEYS = Table("id INT, name STRING, age INT", ("(1, 'a', 1), (NULL, 'b', 2)", "(3, 'c', 3), (NULL, 'd', 4)"))
@@ -63,7 +64,7 @@ CASES = [
     Case("a source-only condition makes others not matched", MARK, does="update", on="t.id = s.id AND s.age > 41"),
     Case("a condition that is false", DROP, does="delete", on="false"),
     Case("a condition that is true, and an empty source", MARK, does="update", on="true", source=NOBODY),
-    Case("no equality", MARK, does="update", on="t.age > s.age + 10"),
+    Case("no equality", MARK, does="update", on="t.age > s.age + 30", source=ONE),
     Case("several files, conditions on few", "WHEN NOT MATCHED BY SOURCE AND t.id > 8 THEN DELETE", does="delete",
          table=FILES, source="VALUES (9, 'x', 1), (2, 'y', 2) AS s(id, name, age)"),
     Case("several files, a condition for matched too",
@@ -71,7 +72,7 @@ CASES = [
          does="update, delete", table=FILES, source="VALUES (9, 'x', 1), (2, 'y', 2) AS s(id, name, age)"),
     Case("replace one day", f"{UPDATE} {INSERT} WHEN NOT MATCHED BY SOURCE AND t.day = DATE'2024-01-01' THEN DELETE",
          does="update, insert, delete", table=DAYS, source=ONE_DAY, on="t.id = s.id AND t.day = s.day"),
-    Case("delete partitions", DROP, does="delete", table=DAYS, source=ONE_DAY, on="t.day = s.day",),
+    Case("delete partitions", DROP, does="delete", table=DAYS, source="VALUES (DATE'2024-01-01') AS s(day)", on="t.day = s.day",),
     Case("update moves rows between partitions",
          "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET day = DATE'2030-01-01'", does="update", table=DAYS,
          source=ONE_DAY),

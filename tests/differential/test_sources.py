@@ -48,7 +48,7 @@ SOURCES = [
     Case("exploded arrays", UPSERT, does="update, insert",
          source="SELECT explode(array(2, 3, 10)) AS id, 'x' AS name, 1 AS age"),
     Case("a range", "WHEN MATCHED THEN UPDATE SET age = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
-         does="update, insert", source="range(3, 7)"),
+         does="update, insert", source="SELECT * FROM range(3, 7)"),
     Case("one row without a table", UPSERT, does="update", source="SELECT 2 AS id, 'B' AS name, 1 AS age"),
     Case("a parquet folder", UPSERT, does="update, insert", source="parquet.`{path}-source`",
          before="INSERT OVERWRITE DIRECTORY '{path}-source' USING parquet SELECT 2 id, 'B' name, 1 age "
