@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_skipping_metrics
-from airflow_delta_merge.engine.output import change_type, target_row_clause, updated_column
+from airflow_delta_merge.engine.output import change_type, only_changes, target_row_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -104,9 +104,12 @@ class ClassicMergeExecutor:
         return merge.transaction.target_frame_with_positions(files, path=names.file_path, row_index=names.row_index)
 
     def _clause_number(self, has_match: Column) -> Column:
-        return target_row_clause(
-            self._merge.clauses_of("matched"), self._merge.clauses_of("not matched by source"), has_match
-        )
+        merge = self._merge
+        number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
+        if not merge.update_only_changed:
+            return number
+        statement = merge.statement
+        return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
 
     def _count_by_file(self, matches: DataFrame) -> list[Row]:
         """One row a file: path, pairs, distinct matched rows, and the rows of each clause."""

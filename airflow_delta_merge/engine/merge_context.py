@@ -50,6 +50,7 @@ class MergeContext:
     :param candidate_predicates: predicates over the target, true for every row that must be looked at.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
+    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     """
 
     gateway: Gateway
@@ -60,6 +61,7 @@ class MergeContext:
     candidate_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics
+    update_only_changed: bool
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:
         return [clause for clause in self.statement.clauses if clause.kind in kinds]

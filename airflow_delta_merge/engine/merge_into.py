@@ -41,8 +41,11 @@ def merge(spark: SparkSession, config: MergeConfig) -> MergeResult:
     """
     gateway = Gateway(spark)
     _check_expressions(gateway, config)
+    if config.has_star_exceptions:
+        config = config.with_target_columns(_target_columns(spark, config))
     with _source_relation(spark, config) as relation:
-        return _run(gateway, config.to_sql(source_relation=relation))
+        statement = config.to_sql(source_relation=relation)
+        return _run(gateway, statement, update_only_changed=config.update_only_changed)
 
 
 @raises_merge_errors
@@ -56,13 +59,13 @@ def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
     return _run(Gateway(spark), statement)
 
 
-def _run(gateway: Gateway, statement: str) -> MergeResult:
+def _run(gateway: Gateway, statement: str, *, update_only_changed: bool = False) -> MergeResult:
     metrics = MergeMetrics()
     with metrics.phase("total"):
         with metrics.phase("resolve"):
             resolved = ResolvedMerge(gateway, statement)
             metrics.bind(resolved.sql_metrics())
-        command = MergeIntoCommand(gateway, resolved, metrics)
+        command = MergeIntoCommand(gateway, resolved, metrics, update_only_changed=update_only_changed)
         command.run_merge()
     return command.result()
 
@@ -79,6 +82,10 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
             )
     if config.source.query is not None:
         require_query(gateway, config.source.query)
+
+
+def _target_columns(spark: SparkSession, config: MergeConfig) -> list[str]:
+    return spark.table(config.target.to_sql()).columns
 
 
 @contextmanager
@@ -103,12 +110,16 @@ class MergeIntoCommand:
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
+    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     """
 
-    def __init__(self, gateway: Gateway, statement: ResolvedMerge, metrics: MergeMetrics) -> None:
+    def __init__(
+        self, gateway: Gateway, statement: ResolvedMerge, metrics: MergeMetrics, *, update_only_changed: bool
+    ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._metrics = metrics
+        self._update_only_changed = update_only_changed
         self._executor = ""
         self._reason = ""
         self._version_read = -1
@@ -151,6 +162,7 @@ class MergeIntoCommand:
                 candidate_predicates=candidate_predicates(self._statement, keys, source.statistics),
                 names=names,
                 metrics=metrics,
+                update_only_changed=self._update_only_changed,
             )
             with self._described("find and write changes"):
                 actions = self._execute(context)

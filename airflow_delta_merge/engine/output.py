@@ -49,6 +49,28 @@ def target_row_clause(
     return F.when(has_match, number).otherwise(clause_number(by_source, first=len(matched) + 1))
 
 
+def only_changes(
+    number: Column, clauses: Sequence[ResolvedClause], copied: Sequence[Column], types: Sequence[str]
+) -> Column:
+    """The clause's number, but 0 for a row that an update clause would leave as it is.
+
+    :param number: the number of the clause that takes the row.
+    :param clauses: the clauses that act on target rows, in the order of their numbers.
+    :param copied: the row's columns before the update.
+    :param types: their types as Spark SQL writes them; a column that Spark cannot compare counts as changed.
+    """
+    for index, clause in enumerate(clauses, start=1):
+        if clause.action != "update":
+            continue
+        changes = F.lit(False)
+        for new, old, type_, may_change in zip(clause.values, copied, types, clause.changes, strict=True):
+            if may_change:
+                comparable = "map<" not in type_ and "variant" not in type_
+                changes = changes | (~new.eqNullSafe(old) if comparable else F.lit(True))
+        number = F.when((number == F.lit(index)) & ~changes, F.lit(0)).otherwise(number)
+    return number
+
+
 def updated_column(position: int, copied: Column, clauses: Sequence[ResolvedClause], number: Column) -> Column:
     """One column of the rewritten target row: the new value where an update clause changes it, else the old one.
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
 
 PACKAGE = Path(__file__).resolve().parent.parent
-TRAVELLING_MODULES = ("__init__.py", "config.py", "exceptions.py", "identifiers.py", "result.py")
-TRAVELLING_FOLDERS = ("engine",)
+TRAVELLING_MODULES = ("__init__.py", "exceptions.py", "identifiers.py", "result.py")
+TRAVELLING_FOLDERS = ("config", "engine")
 
 
 @dataclass(frozen=True)

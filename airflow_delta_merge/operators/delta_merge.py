@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.templates import check_at_parse, to_plain
 
@@ -43,6 +43,9 @@ class DeltaMergeOperator(BaseOperator):
     :param target_alias: the target's name in conditions and values. (templated)
     :param source_alias: the source's name in conditions and values. (templated)
     :param with_schema_evolution: whether columns that only the source has are added to the target.
+    :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
+        by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
+    :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
     :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
         runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
     :param conf: Spark properties; they go before this package's own. (templated)
@@ -66,6 +69,7 @@ class DeltaMergeOperator(BaseOperator):
         "clauses",
         "target_alias",
         "source_alias",
+        "source_dedupe",
         "conf",
         "jars",
         "packages",
@@ -90,6 +94,8 @@ class DeltaMergeOperator(BaseOperator):
         target_alias: str = "target",
         source_alias: str = "source",
         with_schema_evolution: bool = False,
+        source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
+        update_only_changed: bool = False,
         conn_id: str = "spark_default",
         conf: Mapping[str, Any] | None = None,
         jars: str | None = None,
@@ -114,6 +120,8 @@ class DeltaMergeOperator(BaseOperator):
         self.target_alias = target_alias
         self.source_alias = source_alias
         self.with_schema_evolution = with_schema_evolution
+        self.source_dedupe = to_plain(source_dedupe)
+        self.update_only_changed = update_only_changed
         self.conn_id = conn_id
         self.conf = dict(conf) if isinstance(conf, Mapping) else conf
         self.jars = jars
@@ -138,6 +146,8 @@ class DeltaMergeOperator(BaseOperator):
             "target_alias": self.target_alias,
             "source_alias": self.source_alias,
             "with_schema_evolution": self.with_schema_evolution,
+            "source_dedupe": self.source_dedupe,
+            "update_only_changed": self.update_only_changed,
         }
 
     def _merge_config(self) -> MergeConfig:

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
-from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
@@ -21,6 +21,7 @@ _STAND_INS: dict[str, Any] = {
     "clauses": ({"kind": "matched", "action": "delete"},),
     "target_alias": "target",
     "source_alias": "source",
+    "source_dedupe": None,
 }
 
 
@@ -30,7 +31,7 @@ class _HasDict(Protocol):
 
 def to_plain(value: Any) -> Any:
     """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates."""
-    if isinstance(value, (MergeTarget, MergeSource, MergeClause)):
+    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe)):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
         return value
@@ -55,7 +56,8 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items()
     }
     if _is_template(arguments["on"]):
-        known["on"] = "template = template" if not arguments["null_safe"] else _STAND_INS["on"]
+        needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
+        known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     MergeConfig(**known)
 
 

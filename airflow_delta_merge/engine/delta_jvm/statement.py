@@ -117,6 +117,11 @@ class ResolvedMerge:
         return [str(copy.name()) for copy in self._copies]
 
     @cached_property
+    def column_types(self) -> list[str]:
+        """Their types, as Spark SQL writes them."""
+        return [str(copy.dataType().catalogString()) for copy in self._copies]
+
+    @cached_property
     def copied_columns(self) -> list[Column]:
         """The target row in the final schema: as it is, widened, or NULL in a column that is new."""
         return [self._gateway.column(copy.child()) for copy in self._copies]

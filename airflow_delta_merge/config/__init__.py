@@ -1,0 +1,42 @@
+"""What a merge shall do: :class:`MergeConfig`, its target, source and clauses.
+
+All are frozen and checked when they are built, so a DAG with a wrong merge fails while it is parsed. They turn
+into JSON and back (for the road from the operator to the Spark job) and into a ``MERGE`` statement, which
+Delta's own analyzer resolves. Conditions and values are SQL expressions, names are data: names are always quoted.
+"""
+
+from __future__ import annotations
+
+from airflow_delta_merge.config.clauses import (
+    ClauseAction,
+    ClauseKind,
+    MergeClause,
+    when_matched_delete,
+    when_matched_update,
+    when_matched_update_all,
+    when_not_matched_by_source_delete,
+    when_not_matched_by_source_update,
+    when_not_matched_insert,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.config.merge_config import CONFIG_VERSION, MergeConfig
+from airflow_delta_merge.config.relations import MergeSource, MergeTarget
+from airflow_delta_merge.config.source_dedupe import SourceDedupe
+
+__all__ = [
+    "CONFIG_VERSION",
+    "ClauseAction",
+    "ClauseKind",
+    "MergeClause",
+    "MergeConfig",
+    "MergeSource",
+    "MergeTarget",
+    "SourceDedupe",
+    "when_matched_delete",
+    "when_matched_update",
+    "when_matched_update_all",
+    "when_not_matched_by_source_delete",
+    "when_not_matched_by_source_update",
+    "when_not_matched_insert",
+    "when_not_matched_insert_all",
+]

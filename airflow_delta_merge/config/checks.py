@@ -1,0 +1,36 @@
+"""Checks that all parts of a config share; each error is a :class:`MergeConfigError` in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart
+
+
+def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
+    columns = (names,) if isinstance(names, str) else tuple(names)
+    for column in columns:
+        parse_multipart(require_text(column, f"a column in {what}"))
+    return columns
+
+
+def require_text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise MergeConfigError(f"Expected a string for {what}, got {type(value).__name__}.")
+    if not value.strip():
+        raise MergeConfigError(f"Expected some text for {what}, got an empty string.")
+    return value
+
+
+def check_keys(
+    data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = ()
+) -> None:
+    missing = [key for key in required if key not in data]
+    unknown = sorted(set(data) - set(required) - set(optional))
+    if missing:
+        raise MergeConfigError(f"The merge {what} lacks: {', '.join(missing)}.")
+    if unknown:
+        known = ", ".join((*required, *optional))
+        raise MergeConfigError(f"The merge {what} has unknown keys: {', '.join(unknown)}. Known are: {known}.")

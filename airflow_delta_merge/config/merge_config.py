@@ -1,0 +1,224 @@
+"""One merge, whole: target, source, condition, clauses and options."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
+from airflow_delta_merge.config.relations import MergeSource, MergeTarget
+from airflow_delta_merge.config.source_dedupe import SourceDedupe
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+
+CONFIG_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeConfig:
+    """One merge, whole: ``MERGE INTO target USING source ON on clauses…``.
+
+    :param target: the table, as :class:`MergeTarget` or what :meth:`MergeTarget.of` reads.
+    :param source: the rows, as :class:`MergeSource` or what :meth:`MergeSource.of` reads.
+    :param on: a SQL condition (a string) or key columns that both sides have (a list of names).
+    :param clauses: one or more clauses; kinds may come in any order, clauses of one kind apply in theirs.
+    :param null_safe: with key columns: two NULLs are equal (``<=>``).
+    :param target_alias: the name of the target in conditions and values.
+    :param source_alias: the name of the source in conditions and values.
+    :param with_schema_evolution: columns that only the source has are added to the target.
+    :param source_dedupe: with key columns: which of several source rows with one key is merged, as
+        :class:`SourceDedupe` or what :meth:`SourceDedupe.of` reads; by default none is left out.
+    :param update_only_changed: rows that an update clause takes but would leave as they are, are neither written
+        nor counted.
+    :raises MergeConfigError: when any of it can't be meant so.
+    """
+
+    target: MergeTarget
+    source: MergeSource
+    on: str | tuple[str, ...]
+    clauses: tuple[MergeClause, ...]
+    null_safe: bool = False
+    target_alias: str = "target"
+    source_alias: str = "source"
+    with_schema_evolution: bool = False
+    source_dedupe: SourceDedupe | None = None
+    update_only_changed: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", MergeTarget.of(self.target))
+        object.__setattr__(self, "source", MergeSource.of(self.source))
+        object.__setattr__(self, "on", _check_on(self.on, self.null_safe))
+        object.__setattr__(self, "clauses", _check_clauses(self.clauses))
+        self._check_options()
+        for alias in (self.target_alias, self.source_alias):
+            require_text(alias, "an alias")
+        if self.target_alias.lower() == self.source_alias.lower():
+            raise MergeConfigError(f"Target and source have the same alias {self.target_alias!r}; give them two.")
+
+    def _check_options(self) -> None:
+        if self.source_dedupe is not None:
+            object.__setattr__(self, "source_dedupe", SourceDedupe.of(self.source_dedupe))
+            if isinstance(self.on, str):
+                raise MergeConfigError("source_dedupe needs key columns: give on as a list.")
+        if self.with_schema_evolution and any(clause.except_columns for clause in self.clauses):
+            raise MergeConfigError("except_columns and with_schema_evolution exclude each other.")
+
+    @property
+    def has_star_exceptions(self) -> bool:
+        """Whether a star leaves columns out, so that it must be written out before Spark can read it."""
+        return any(clause.except_columns for clause in self.clauses)
+
+    def with_target_columns(self, columns: Sequence[str]) -> MergeConfig:
+        """The same merge with the stars that leave columns out written out for the target's columns."""
+        clauses = [
+            clause.with_columns(columns, self.source_alias) if clause.except_columns else clause
+            for clause in self.clauses
+        ]
+        return replace(self, clauses=tuple(clauses))
+
+    @property
+    def condition_sql(self) -> str:
+        """The ON condition as SQL, also when keys were given."""
+        if isinstance(self.on, str):
+            return self.on
+        target, source = quote_identifier(self.target_alias), quote_identifier(self.source_alias)
+        equals = "<=>" if self.null_safe else "="
+        keys = [quote_multipart(parse_multipart(key)) for key in self.on]
+        return " AND ".join(f"{target}.{key} {equals} {source}.{key}" for key in keys)
+
+    def to_sql(self, *, source_relation: str | None = None) -> str:
+        """The MERGE statement.
+
+        :param source_relation: SQL to stand for the source, e.g. the view under which files were registered.
+        """
+        evolution = "WITH SCHEMA EVOLUTION " if self.with_schema_evolution else ""
+        source = source_relation if source_relation is not None else self.source.to_sql()
+        if self.source_dedupe is not None:
+            source = self.source_dedupe.to_sql(source, self.on, null_safe=self.null_safe)
+        lines = [
+            f"MERGE {evolution}INTO {self.target.to_sql()} AS {quote_identifier(self.target_alias)}",
+            f"USING {source} AS {quote_identifier(self.source_alias)}",
+            f"ON (\n  {self.condition_sql}\n)",
+        ]
+        lines += [clause.to_sql() for clause in self.ordered_clauses]
+        return "\n".join(lines)
+
+    @property
+    def ordered_clauses(self) -> tuple[MergeClause, ...]:
+        """The clauses in the order of the grammar; within a kind as they were given."""
+        kinds = list(ClauseKind)
+        return tuple(sorted(self.clauses, key=lambda clause: kinds.index(clause.kind)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        return {
+            "version": CONFIG_VERSION,
+            "target": self.target.to_dict(),
+            "source": self.source.to_dict(),
+            "on": self.on if isinstance(self.on, str) else list(self.on),
+            "clauses": [clause.to_dict() for clause in self.clauses],
+            "null_safe": self.null_safe,
+            "target_alias": self.target_alias,
+            "source_alias": self.source_alias,
+            "with_schema_evolution": self.with_schema_evolution,
+            "source_dedupe": None if self.source_dedupe is None else self.source_dedupe.to_dict(),
+            "update_only_changed": self.update_only_changed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MergeConfig:
+        """Read a config from a dict of JSON types.
+
+        :raises MergeConfigError: for unknown keys, another version, or a config that can't be meant so.
+        """
+        required = ("target", "source", "on", "clauses")
+        optional = tuple(field.name for field in fields(cls) if field.name not in required)
+        check_keys(data, "config", required=required, optional=("version", *optional))
+        if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
+            raise MergeConfigError(
+                f"This config has version {data['version']!r}, this package reads version {CONFIG_VERSION}: "
+                "use the same release on both ends."
+            )
+        return cls(
+            target=MergeTarget.of(data["target"]),
+            source=MergeSource.of(data["source"]),
+            on=data["on"],
+            clauses=data["clauses"],
+            **{key: data[key] for key in optional if key in data},
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> MergeConfig:
+        """Read what :meth:`to_json` wrote.
+
+        :raises MergeConfigError: when the text is no JSON object or no config.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
+        if not isinstance(data, dict):
+            raise MergeConfigError(f"The merge config is a JSON {type(data).__name__}, an object is needed.")
+        return cls.from_dict(data)
+
+
+def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]:
+    if isinstance(on, str):
+        require_text(on, "on")
+        if null_safe:
+            raise MergeConfigError("null_safe goes with key columns; in a condition write <=> instead of =.")
+        if re.fullmatch(r"\s*[^\W\d]\w*\s*", on) and on.strip().lower() not in ("true", "false"):
+            raise MergeConfigError(f"on={on!r} is a column, not a condition; for a key column write on=[{on!r}].")
+        return on
+    if isinstance(on, Mapping) or not isinstance(on, Iterable):
+        raise MergeConfigError(f"on is a SQL condition or a list of key columns, not {type(on).__name__}.")
+    keys = tuple(on)
+    if not keys:
+        raise MergeConfigError("on is empty: give a SQL condition or at least one key column.")
+    for key in keys:
+        require_text(key, "a key column in on")
+        if "`" not in key and re.search(r"[=<>]", key):
+            raise MergeConfigError(
+                f"on has the key column {key!r}, which looks like a condition. Give on either one condition as a "
+                "string, or key columns as a list; a column with such a name goes in backticks."
+            )
+        parse_multipart(key)
+    if len(set(keys)) != len(keys):
+        raise MergeConfigError(f"on names a key column twice: {', '.join(keys)}.")
+    return keys
+
+
+def _check_clauses(clauses: Iterable[MergeClause | Mapping[str, Any]]) -> tuple[MergeClause, ...]:
+    if isinstance(clauses, (MergeClause, Mapping, str)):
+        clauses = (clauses,)
+    checked = tuple(_clause(clause) for clause in clauses)
+    if not checked:
+        raise MergeConfigError(
+            "A merge needs at least one clause, e.g. when_matched_update_all() and when_not_matched_insert_all()."
+        )
+    for kind in ClauseKind:
+        of_kind = [clause for clause in checked if clause.kind is kind]
+        for clause in of_kind[:-1]:
+            if clause.condition is None:
+                raise MergeConfigError(
+                    f"The {kind} {clause.action} clause has no condition but another {kind} clause follows, which "
+                    "could never apply: give it a condition or put it last."
+                )
+    return checked
+
+
+def _clause(value: MergeClause | Mapping[str, Any]) -> MergeClause:
+    if isinstance(value, MergeClause):
+        return value
+    if isinstance(value, Mapping):
+        return MergeClause.from_dict(value)
+    raise MergeConfigError(
+        f"{value!r} is not a clause: build clauses by when_matched_update_all() and its like, or give dicts."
+    )

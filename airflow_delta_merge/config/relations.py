@@ -1,0 +1,188 @@
+"""The two sides of a merge: the Delta table it changes and the rows it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+
+
+@dataclass(frozen=True)
+class MergeTarget:
+    """The Delta table to merge into, by name or by path (exactly one of the two).
+
+    :param table: a name of one to three parts, as Spark SQL writes it.
+    :param path: a directory or URI that holds the table.
+    """
+
+    table: str | None = None
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.table is None) == (self.path is None):
+            raise MergeConfigError("A merge target is either a table name or a path; give exactly one.")
+        if self.table is not None:
+            parse_multipart(require_text(self.table, "the target's table name"))
+        else:
+            require_text(self.path, "the target's path")
+
+    @classmethod
+    def of(cls, value: MergeTarget | str | Mapping[str, Any]) -> MergeTarget:
+        """Read a target from a string (a path if it has a ``/`` outside backticks, else a name) or dict."""
+        if isinstance(value, MergeTarget):
+            return value
+        if isinstance(value, Mapping):
+            check_keys(value, "target", optional=("table", "path"))
+            return cls(table=value.get("table"), path=value.get("path"))
+        text = require_text(value, "the target")
+        return cls(path=text) if _is_path(text) else cls(table=text)
+
+    def to_sql(self) -> str:
+        if self.path is not None:
+            return f"delta.{quote_identifier(self.path)}"
+        assert self.table is not None
+        return quote_multipart(parse_multipart(self.table))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"path": self.path} if self.path is not None else {"table": self.table}
+
+
+_QUERY = re.compile(r"\s*(\(\s*)*(select|with|from|values|table)\b", re.IGNORECASE)
+_FORMAT_OF_SUFFIX = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".orc": "orc",
+    ".avro": "avro",
+}
+_FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
+
+
+@dataclass(frozen=True)
+class MergeSource:
+    """The rows to merge: a query, a table or files (exactly one of the three).
+
+    :param query: a ``SELECT`` (or ``WITH``, ``VALUES``, ``FROM``) statement.
+    :param table: a table or view by name.
+    :param paths: files or directories, read together.
+    :param format: the format of ``paths`` as Spark names it; by default guessed from the suffix, else ``delta``.
+    :param options: reader options for ``paths``, as pairs of (name, value).
+    """
+
+    query: str | None = None
+    table: str | None = None
+    paths: tuple[str, ...] = ()
+    format: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", tuple(self.paths))
+        options = self.options.items() if isinstance(self.options, Mapping) else self.options
+        object.__setattr__(self, "options", tuple(sorted((str(k), _option_text(v)) for k, v in options)))
+        given = [self.query is not None, self.table is not None, bool(self.paths)]
+        if sum(given) != 1:
+            raise MergeConfigError("A merge source is either a query, a table or paths; give exactly one.")
+        if self.query is not None:
+            require_text(self.query, "the source's query")
+        if self.table is not None:
+            parse_multipart(require_text(self.table, "the source's table name"))
+        for path in self.paths:
+            require_text(path, "a path of the source")
+        if not self.paths and (self.format is not None or self.options):
+            raise MergeConfigError("A source's format and options go with a path, not with a query or a table.")
+        if self.paths and self.format is None:
+            object.__setattr__(self, "format", _guess_format(self.paths[0]))
+
+    @classmethod
+    def of_path(
+        cls, path: str | Sequence[str], *, format: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> MergeSource:
+        """Files as source: one path or several, e.g. ``of_path("/in/day.csv", options={"header": True})``."""
+        paths = (path,) if isinstance(path, str) else tuple(path)
+        if not paths:
+            raise MergeConfigError("The source's list of paths is empty: give at least one path.")
+        return cls(paths=paths, format=format, options=tuple((options or {}).items()))
+
+    @classmethod
+    def of(cls, value: MergeSource | str | Sequence[str] | Mapping[str, Any]) -> MergeSource:
+        """Read a source from what people write or an upstream task returned.
+
+        A string is a query if it begins as one, a path if it has a ``/`` outside backticks, else a table name;
+        a list is paths; a dict has ``query``, ``table`` or ``path`` / ``paths`` with ``format`` and ``options``.
+        """
+        if isinstance(value, MergeSource):
+            return value
+        if isinstance(value, Mapping):
+            return cls._from_mapping(value)
+        if isinstance(value, str):
+            text = require_text(value, "the source")
+            if _QUERY.match(text):
+                return cls(query=text)
+            return cls(paths=(text,)) if _is_path(text) else cls(table=text)
+        if isinstance(value, Sequence):
+            return cls.of_path(value)
+        raise MergeConfigError(f"A merge source is a string, a list of paths or a dict, not {type(value).__name__}.")
+
+    @classmethod
+    def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:
+        check_keys(value, "source", optional=("query", "table", "path", "paths", "format", "options"))
+        if "path" in value and "paths" in value:
+            raise MergeConfigError("A merge source has either path or paths, not both.")
+        paths = value.get("paths") or ((value["path"],) if value.get("path") is not None else ())
+        return cls(
+            query=value.get("query"),
+            table=value.get("table"),
+            paths=(paths,) if isinstance(paths, str) else tuple(paths),
+            format=value.get("format"),
+            options=tuple(dict(value.get("options") or {}).items()),
+        )
+
+    @property
+    def needs_view(self) -> bool:
+        """Whether the files must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
+        plain = self.format in _FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
+        return bool(self.paths) and not plain
+
+    def to_sql(self) -> str:
+        """The source as a relation of Spark SQL.
+
+        For files that SQL cannot express (:attr:`needs_view`) the reader's call stands in a comment, for people.
+        """
+        if self.query is not None:
+            return f"(\n{self.query}\n)"
+        if self.table is not None:
+            return quote_multipart(parse_multipart(self.table))
+        assert self.format is not None
+        files = f"{quote_identifier(self.format)}.{quote_identifier(self.paths[0])}"
+        if not self.needs_view:
+            return files
+        names = ", ".join(name for name, _ in self.options)
+        more = f"{len(self.paths)} paths, options: {names or 'none'}".replace("*/", "* /")
+        return f"{files} /* {more} */"
+
+    def to_dict(self) -> dict[str, Any]:
+        if self.query is not None:
+            return {"query": self.query}
+        if self.table is not None:
+            return {"table": self.table}
+        return {"paths": list(self.paths), "format": self.format, "options": dict(self.options)}
+
+
+def _is_path(text: str) -> bool:
+    return "/" in re.sub(r"`[^`]*`", "", text)
+
+
+def _guess_format(path: str) -> str:
+    name = path.rstrip("/").lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+    return next((fmt for suffix, fmt in _FORMAT_OF_SUFFIX.items() if name.endswith(suffix)), "delta")
+
+
+def _option_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,69 @@
+"""Several source rows with one key: which of them is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, column_names
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+
+_RANK = "`_source_dedupe_rank_`"
+_TIES = "`_source_dedupe_ties_`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceDedupe:
+    """Which of several source rows with the same key is merged: the one with the greatest values.
+
+    :param latest_by: source columns, the first one counts most; NULL is the least.
+    :param on_ties: several rows with the same key and the same values: ``fail``, or ``pick`` any of them.
+    """
+
+    latest_by: tuple[str, ...]
+    on_ties: str = "fail"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "latest_by", column_names(self.latest_by, "source_dedupe's latest_by"))
+        if not self.latest_by:
+            raise MergeConfigError("source_dedupe needs latest_by: the columns that tell the latest row of a key.")
+        if self.on_ties not in ("fail", "pick"):
+            raise MergeConfigError(f"source_dedupe's on_ties is {self.on_ties!r}; it can be: fail, pick.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"latest_by": list(self.latest_by), "on_ties": self.on_ties}
+
+    @classmethod
+    def of(cls, value: SourceDedupe | str | Sequence[str] | Mapping[str, Any]) -> SourceDedupe:
+        """Read it from a column, a list of columns or a dict of the parameters."""
+        if isinstance(value, SourceDedupe):
+            return value
+        if isinstance(value, Mapping):
+            check_keys(value, "source_dedupe", required=("latest_by",), optional=("on_ties",))
+            return cls(**value)
+        return cls(latest_by=(value,) if isinstance(value, str) else tuple(value))
+
+    def to_sql(self, relation: str, keys: Sequence[str], *, null_safe: bool) -> str:
+        """A query that gives the rows of ``relation`` without the outdated ones.
+
+        Without ``null_safe`` rows with a NULL in a key match nothing, so none of them is another's duplicate.
+        """
+        quoted = [quote_multipart(parse_multipart(key)) for key in keys]
+        latest = ", ".join(f"{quote_multipart(parse_multipart(column))} DESC NULLS LAST" for column in self.latest_by)
+        rank = "rank" if self.on_ties == "fail" else "row_number"
+        no_key = "" if null_safe else "".join(f" OR {key} IS NULL" for key in quoted)
+        ranked = (
+            f"SELECT *, {rank}() OVER (PARTITION BY {', '.join(quoted)} ORDER BY {latest}) AS {_RANK}\nFROM {relation}"
+        )
+        kept = f"SELECT * FROM (\n{ranked}\n) WHERE {_RANK} = 1{no_key}"
+        if self.on_ties == "pick":
+            return f"(\nSELECT * EXCEPT ({_RANK}) FROM (\n{kept}\n)\n)"
+        message = f"source_dedupe: several source rows with the same {', '.join(keys)} are the latest by "
+        message = (message + ", ".join(self.latest_by)).replace("\\", "\\\\").replace("'", "\\'")
+        counted = f"SELECT *, count(*) OVER (PARTITION BY {', '.join(quoted)}) AS {_TIES} FROM (\n{kept}\n)"
+        return (
+            f"(\nSELECT * EXCEPT ({_RANK}, {_TIES}) FROM (\n{counted}\n)\n"
+            f"WHERE assert_true({_TIES} = 1{no_key}, '{message}') IS NULL\n)"
+        )
