@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -40,17 +41,27 @@ def airflow_processes(airflow_home: Path) -> Iterator[Path]:
         "scheduler": ["scheduler", "--skip-serve-logs"],
     }
     processes = []
-    for name, command in commands.items():
+
+    def start(name: str) -> None:
         with (logs / f"{name}.log").open("wb") as log:
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "airflow", *command],
+                    [sys.executable, "-m", "airflow", *commands[name]],
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=environment,
                     start_new_session=True,
                 )
             )
+
+    start("api-server")
+    start("dag-processor")
+    # Tasks that start before the API answers are lost, so there is no scheduler before it does.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not answers(port):
+        assert time.monotonic() < deadline, logs_of(logs)
+        time.sleep(0.5)
+    start("scheduler")
     yield logs
     for process in reversed(processes):
         process.terminate()
@@ -59,6 +70,14 @@ def airflow_processes(airflow_home: Path) -> Iterator[Path]:
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
 
 
 def rows(home: Path, query: str) -> list[tuple]:
