@@ -20,7 +20,7 @@ FAMILIES = {
     "metadata": ["_metadata", "metadata", "file_path", "row_index", "_metadata.row_index",
     "__delta_internal_row_index"],
     "internals of Delta": [
-        "_target_row_present_", "_row_dropped_", "_incr_row_count_",
+        "_row_dropped_", "_incr_row_count_",
         "_precomputed_condition_", "_source_row_index", "_target_row_index", "_tmp_metadata_row_index",
         "__is_cdc", "_change_type_", "filePath", "rowIndexCol", "deletionVectorId",
     ],
@@ -31,7 +31,7 @@ FAMILIES = {
 }  # fmt: skip
 MAPPED_NAMES = ["a b", "a,b", "a;b", "a{b}", "a(b)", "a\tb", "a=b", " leading", "trailing "]
 # The built-in MERGE itself breaks on these in the source; ours must not. See test_names_the_built_in_breaks_on.
-BROKEN_IN_BUILTIN = ["_row_id_", "_source_row_present_", "_file_name_"]
+BROKEN_IN_BUILTIN = ["_row_id_", "_source_row_present_", "_file_name_", "_target_row_present_"]
 
 
 def _columns_with_names(what: str, names: list[str], properties: dict[str, str]) -> Case:
