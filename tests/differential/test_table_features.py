@@ -168,8 +168,6 @@ OTHER = [
          table=Table("id INT COMMENT 'the key', v STRING COMMENT 'ü', n INT", PLAIN.rows)),
     Case("checkpointed", UPSERT, does="update, insert", source=SOURCE,
          table=replace(PLAIN, properties={"delta.checkpointInterval": "1"})),
-    Case("small target files", UPSERT, does="update, insert", source=SOURCE,
-         table=replace(PLAIN, properties={"delta.targetFileSize": "1kb"})),
     Case("an idempotent transaction seen for the first time", UPSERT, does="update, insert", source=SOURCE, table=PLAIN,
          confs={"spark.databricks.delta.write.txnAppId": "app", "spark.databricks.delta.write.txnVersion": "5"}),
 ]  # fmt: skip
