@@ -78,7 +78,7 @@ COLUMNS = [
     _columns_with_names("characters that need column mapping", MAPPED_NAMES, MAPPING),
 ]
 KEYS = [_key_with_name(name) for name in ("a.b", "a`b", "_metadata", "t", "row_index")]
-SOURCE_COLUMNS = [_only_in_source(name) for name in ("_metadata", "_file_name_", "_change_type", "t")]
+SOURCE_COLUMNS = [_only_in_source(name) for name in ("_metadata", "_change_type", "t")]
 
 ALIASES = [
     Case("no aliases", does="update", by_name=True,

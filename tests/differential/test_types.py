@@ -145,7 +145,7 @@ ASSIGNMENTS = [
          source="VALUES (1, 'x') AS s(k, v)"),
     Case("INT from STRING that is no number, legacy", UPDATE_V, does="update", table=INTS, on="t.k = s.k",
          confs=LEGACY, source="VALUES (1, 'x') AS s(k, v)"),
-    Case("INT from DOUBLE with STRICT", UPDATE_V, does="update", table=INTS, on="t.k = s.k", confs=STORE,
+    Case("INT from DOUBLE with STRICT", UPDATE_V, fails="CANNOT_UP_CAST_DATATYPE", table=INTS, on="t.k = s.k", confs=STORE,
          source="VALUES (1, 5.5D) AS s(k, v)"),
     Case("STRING from INT", UPSERT, does="update, insert", table=STRINGS, on="t.k = s.k",
          source="VALUES ('x', 5), ('y', 6) AS s(k, v)"),
