@@ -242,8 +242,10 @@ class Harness:
         if builtin.num_rows != ours.num_rows:
             yield f"{NUM_ROWS}: built-in {builtin.num_rows}, ours {ours.num_rows}"
         yield from _state_differences(builtin, ours)
-        if (builtin.after.version, ours.after.version) != (builtin.after.version,) * 2:
-            yield f"version: built-in {builtin.after.version}, ours {ours.after.version}"
+        if builtin.after.version != ours.after.version:
+            # Where no clause takes a row, the built-in may still rewrite files to copies of themselves; ours never.
+            if ours.committed or builtin.num_rows != (0, 0, 0, 0):
+                yield f"version: built-in {builtin.after.version}, ours {ours.after.version}"
         elif builtin.committed:
             yield from _commit_differences(builtin, ours)
             yield from _result_differences(ours)
