@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_delta_merge.identifiers import quote_identifier
@@ -13,25 +15,24 @@ MAPPING = {"delta.columnMapping.mode": "name"}  # allows any character in a colu
 
 # Names that Parquet allows, so that they need no column mapping; each family is the columns of one table.
 FAMILIES = {
-    "punctuation": ["a.b", "a`b", "a-b", "a:b", "a/b", "a'b", 'a"b', "#1", "$x", "@", "*", "%s", "\\"],
+    "punctuation": ["a.b", "a-b", "a:b", "a/b", "a'b", 'a"b', "#1", "$x", "@", "*", "%s", "\\"],
     "letters and digits": ["ü", "数", "😀", "1a", "İ", "ǅ"],
     "words of SQL": ["select", "ON", "matched", "values", "null", "default", "current_date", "target", "source"],
     "aliases": ["t", "s", "t.id", "s.id"],
     "metadata": ["_metadata", "metadata", "file_path", "row_index", "_metadata.row_index",
     "__delta_internal_row_index"],
-    "internals of Delta": [
-        "_row_dropped_", "_incr_row_count_",
-        "_precomputed_condition_", "_source_row_index", "_target_row_index", "_tmp_metadata_row_index",
-        "__is_cdc", "_change_type_", "filePath", "rowIndexCol", "deletionVectorId",
-    ],
     "likely internals of ours": [
         "__row_index", "__file", "__file_id", "__clause", "__action", "__source_row", "__target_row", "fileIndex",
         "rowIndex", "row_id", "clause", "action", "count", "modifiedRowsCount", "matched_rows", "file_id",
     ],
 }  # fmt: skip
 MAPPED_NAMES = ["a b", "a,b", "a;b", "a{b}", "a(b)", "a\tb", "a=b", " leading", "trailing "]
-# The built-in MERGE itself breaks on these in the source; ours must not. See test_names_the_built_in_breaks_on.
-BROKEN_IN_BUILTIN = ["_row_id_", "_source_row_present_", "_file_name_", "_target_row_present_"]
+# The built-in MERGE itself breaks on some of these; ours must not. See test_names_the_built_in_breaks_on.
+INTERNALS_OF_DELTA = [
+    "_row_id_", "_file_name_", "_source_row_present_", "_target_row_present_", "_row_dropped_", "_incr_row_count_",
+    "_precomputed_condition_", "_source_row_index", "_target_row_index", "__is_cdc",
+    "_change_type_", "filePath", "rowIndexCol", "deletionVectorId",
+]  # fmt: skip
 
 
 def _columns_with_names(what: str, names: list[str], properties: dict[str, str]) -> Case:
@@ -74,6 +75,9 @@ def _only_in_source(name: str) -> Case:
 
 
 COLUMNS = [
+    _columns_with_names("the row index of Spark's Parquet reader", ["_tmp_metadata_row_index"], {}),
+    # Delta's own analysis stumbles over a backtick when it expands the star.
+    replace(_columns_with_names("a backtick", ["a`b"], {}), does="", fails="INVALID_ATTRIBUTE_NAME_SYNTAX"),
     *(_columns_with_names(what, names, {}) for what, names in FAMILIES.items()),
     _columns_with_names("characters that need column mapping", MAPPED_NAMES, MAPPING),
 ]
@@ -128,7 +132,10 @@ def test_aliases_and_case(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 
-@pytest.mark.parametrize("name", BROKEN_IN_BUILTIN)
-def test_names_the_built_in_breaks_on(name: str, engines: Harness) -> None:
-    """Ours alone must do what the built-in does for the same table with a harmless name."""
-    engines.check_like(_columns_with_names(name, [name], {}), like=_columns_with_names("harmless", ["harmless"], {}))
+def test_names_the_built_in_breaks_on(engines: Harness) -> None:
+    """Ours alone must do what the built-in does for the same table with harmless names."""
+    harmless = [f"harmless_{i}" for i in range(len(INTERNALS_OF_DELTA))]
+    engines.check_like(
+        _columns_with_names("internals of Delta", INTERNALS_OF_DELTA, {}),
+        like=_columns_with_names("harmless words", harmless, {}),
+    )
