@@ -75,7 +75,6 @@ def _only_in_source(name: str) -> Case:
 
 
 COLUMNS = [
-    _columns_with_names("the row index of Spark's Parquet reader", ["_tmp_metadata_row_index"], {}),
     # Delta's own analysis stumbles over a backtick when it expands the star.
     replace(_columns_with_names("a backtick", ["a`b"], {}), does="", fails="INVALID_ATTRIBUTE_NAME_SYNTAX"),
     *(_columns_with_names(what, names, {}) for what, names in FAMILIES.items()),
