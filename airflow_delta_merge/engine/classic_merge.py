@@ -72,13 +72,21 @@ class ClassicMergeExecutor:
             matches = self._matches(candidates)
             if merge.insert_clauses or self._deletion_vectors:
                 matches = matches.persist()  # they are needed again
-            by_file = self._count_by_file(matches) if candidates.count else []
-            ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
-            if ambiguous and not self._deletes_all_matched:
-                raise merge.transaction.multiple_matches_error()
-            paths = [row["path"] for row in by_file if any(row["clauses"])]
-            files = merge.transaction.select_files(candidates, paths)
+            try:
+                touched = self._touched_files(candidates, matches)
+            except BaseException:
+                matches.unpersist()
+                raise
         set_skipping_metrics(merge, candidates)
+        return touched
+
+    def _touched_files(self, candidates: FileSet, matches: DataFrame) -> TouchedFiles:
+        transaction = self._merge.transaction
+        by_file = self._count_by_file(matches) if candidates.count else []
+        ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
+        if ambiguous and not self._deletes_all_matched:
+            raise transaction.multiple_matches_error()
+        files = transaction.select_files(candidates, [row["path"] for row in by_file if any(row["clauses"])])
         num_pairs = sum(row["pairs"] for row in by_file)
         return TouchedFiles(files, matches, num_pairs, ambiguous, self._rows_of_clause(by_file))
 

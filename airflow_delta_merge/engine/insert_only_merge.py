@@ -85,6 +85,8 @@ def inserted_rows(
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
     """Append what the insert clauses make of ``unmatched`` and set the metrics of added files."""
+    if merge.source.num_rows == 0:
+        return merge.gateway.seq([])
     rows = inserted_rows(merge, unmatched)
     added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes)
     files = merge.transaction.file_set(added)

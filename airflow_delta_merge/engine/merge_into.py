@@ -20,7 +20,13 @@ from airflow_delta_merge.engine.delta_jvm.statement import require_expression, r
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.pruning import candidate_predicates, source_keys
+from airflow_delta_merge.engine.pruning import (
+    SMALLEST_TABLE_TO_CLUSTER,
+    Range,
+    candidate_predicates,
+    key_clusters,
+    source_keys,
+)
 from airflow_delta_merge.engine.source import materialize_source
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.identifiers import quote_identifier
@@ -153,13 +159,17 @@ class MergeIntoCommand:
             )
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
+            clusters: dict[str, list[Range]] = {}
+            if transaction.table_size()[0] >= SMALLEST_TABLE_TO_CLUSTER:
+                with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
+                    clusters = key_clusters(source.frame, keys, source.statistics)
             context = MergeContext(
                 gateway=self._gateway,
                 statement=self._statement,
                 transaction=transaction,
                 write=TransactionalWrite(self._gateway, transaction),
                 source=source,
-                candidate_predicates=candidate_predicates(self._statement, keys, source.statistics),
+                candidate_predicates=candidate_predicates(self._statement, keys, source.statistics, clusters),
                 names=names,
                 metrics=metrics,
                 update_only_changed=self._update_only_changed,

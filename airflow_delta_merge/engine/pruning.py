@@ -1,9 +1,10 @@
 """Which target files can match: predicates for ``filterFiles`` from the condition, the clauses and the source.
 
 Delta's own MERGE prunes by predicates that mention the target alone. Here the source is asked too: for an
-equality between a target column and a source expression, rows outside the source's range of that expression
-cannot match (the idea of delta-io/delta#517, #1563 and #2567). A predicate is only used where it provably drops
-no match; for anything else the file stays a candidate.
+equality between a target column and a source column, rows outside the source's range of that column cannot match
+(the idea of delta-io/delta#517, #1563 and #2567). Keys that lie in clusters give several ranges, so that one stray
+key does not make every file a candidate. A predicate is only used where it provably drops no match; for anything
+else the file stays a candidate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ _RANGE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "times
 #: A target column of a narrower integer type than the source's is compared as the wider one, but its statistics
 #: are those of its own type: the source's range is cut to it.
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+#: Types whose values are compared as exact integers, which can be cut into clusters.
+_WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
+
+#: The source's range of a key is cut into so many equal parts to find its clusters.
+_PARTS = 64
+
+#: Tables with fewer files are searched sooner than their keys are clustered.
+SMALLEST_TABLE_TO_CLUSTER = 8
+
+#: From the smallest to the greatest value, both included; as integers for whole types.
+Range = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -45,28 +58,42 @@ class SourceKey:
     null_safe: bool
     name: str
 
-    def statistics(self) -> list[Column]:
-        """Aggregates over the source that :meth:`predicate` needs; dates and timestamps as exact integers."""
-        value = self.source
+    @property
+    def value(self) -> Column:
+        """The source's value; dates and timestamps as exact integers."""
         if self.type == "date":
-            value = F.unix_date(value)
-        elif self.type == "timestamp":
-            value = F.unix_micros(value)
-        found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
+            return F.unix_date(self.source)
+        if self.type == "timestamp":
+            return F.unix_micros(self.source)
+        return self.source
+
+    def statistics(self) -> list[Column]:
+        """Aggregates over the source that :meth:`range_of` and :meth:`predicate` need."""
+        found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
         if self.null_safe:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
 
-    def predicate(self, statistics: dict[str, Any]) -> Column:
-        """True for every target row that can equal a source row in this key."""
-        in_range = self._in_range(statistics[f"{self.name}_min"], statistics[f"{self.name}_max"])
+    def range_of(self, statistics: dict[str, Any]) -> Range | None:
+        """The source's range of the key; None when it has no value."""
+        smallest, largest = statistics[f"{self.name}_min"], statistics[f"{self.name}_max"]
+        return None if smallest is None else (smallest, largest)
+
+    def predicate(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Column:
+        """True for every target row that can equal a source row in this key.
+
+        :param statistics: the source's.
+        :param clusters: ranges that hold all its values, None to take its one range.
+        """
+        whole = self.range_of(statistics)
+        ranges = clusters if clusters is not None else [whole] if whole is not None else []
+        in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         if self.null_safe and statistics[f"{self.name}_nulls"] > 0:
             return in_range | self.target.isNull()
         return in_range
 
-    def _in_range(self, smallest: Any, largest: Any) -> Column:
-        if smallest is None:  # the source has no row, or NULLs only
-            return F.lit(False)
+    def _in_range(self, values: Range) -> Column:
+        smallest, largest = values
         if self.type in _INTEGER_BITS:
             bound = 1 << (_INTEGER_BITS[self.type] - 1)
             smallest, largest = max(smallest, -bound), min(largest, bound - 1)
@@ -95,15 +122,73 @@ def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     return keys
 
 
+def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[str, Any]) -> dict[str, list[Range]]:
+    """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
+
+    Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
+    between them are joined.
+
+    :param source: the materialized source.
+    :param statistics: the source's, for ``keys``.
+    """
+    wanted = {key.name: key for key in keys if _can_cluster(key, statistics)}
+    if not wanted:
+        return {}
+    parts = [
+        F.struct(
+            F.lit(name).alias("key"),
+            key.value.cast("bigint").alias("value"),
+            ((key.value.cast("bigint") - F.lit(_low(key, statistics))) / F.lit(_width(key, statistics)))
+            .cast("int")
+            .alias("part"),
+        )
+        for name, key in wanted.items()
+    ]
+    each = source.select(F.explode(F.array(*parts)).alias("each")).select("each.*").filter("value IS NOT NULL")
+    found = each.groupBy("key", "part").agg(F.min("value").alias("low"), F.max("value").alias("high")).collect()
+    clusters = {}
+    for name, key in wanted.items():
+        ranges = sorted((row["low"], row["high"]) for row in found if row["key"] == name)
+        clusters[name] = _joined(ranges, gap=_width(key, statistics))
+    return clusters
+
+
+def _can_cluster(key: SourceKey, statistics: dict[str, Any]) -> bool:
+    whole = key.range_of(statistics)
+    return key.type in _WHOLE_TYPES and whole is not None and _PARTS < whole[1] - whole[0] < 1 << 62
+
+
+def _low(key: SourceKey, statistics: dict[str, Any]) -> int:
+    return int(statistics[f"{key.name}_min"])
+
+
+def _width(key: SourceKey, statistics: dict[str, Any]) -> int:
+    return (int(statistics[f"{key.name}_max"]) - _low(key, statistics)) // _PARTS + 1
+
+
+def _joined(ranges: Sequence[Range], *, gap: int) -> list[Range]:
+    joined: list[Range] = []
+    for low, high in ranges:
+        if joined and low - joined[-1][1] <= gap // 4:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
 def candidate_predicates(
-    statement: ResolvedMerge, keys: Sequence[SourceKey], statistics: dict[str, Any]
+    statement: ResolvedMerge,
+    keys: Sequence[SourceKey],
+    statistics: dict[str, Any],
+    clusters: dict[str, list[Range]],
 ) -> list[Column]:
     """Predicates over the target, all of which are true for every row that the merge must look at.
 
     :param statistics: the source's, for ``keys``.
+    :param clusters: ranges by the key's name, as :func:`key_clusters` gives them.
     """
     matching = statement.target_only_conjuncts()
-    matching += [key.predicate(statistics) for key in keys]
+    matching += [key.predicate(statistics, clusters.get(key.name)) for key in keys]
     clauses = statement.clauses
     if all(clause.kind == "matched" for clause in clauses):
         # A row matters only if it fulfils the target's part of some clause's condition.

@@ -39,6 +39,7 @@ def main(folder: str, dag_id: str | None = None) -> None:
     from airflow.utils.db import initdb
 
     initdb()
+    sys.path.append(folder)  # as Airflow's own processes do
     before = set(sys.modules)
     from airflow.dag_processing.dagbag import DagBag
 

@@ -148,9 +148,14 @@ class Gateway:
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
 
     def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
-        """A predicate as ``filterFiles`` wants it: resolved over ``frame`` and folded to constants."""
+        """A predicate as ``filterFiles`` wants it: resolved over ``frame``, folded to constants and simplified.
+
+        Data skipping makes nothing of ``false OR …``, for one.
+        """
         plan = jdf(frame.filter(predicate)).queryExecution().analyzed()
-        return self.module("org.apache.spark.sql.catalyst.optimizer.ConstantFolding").apply(plan).condition()
+        for rule in ("ConstantFolding", "BooleanSimplification"):
+            plan = self.module(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
+        return plan.condition()
 
 
 def scala_list(sequence: JavaObject) -> list[Any]:
