@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test lint format fuzz clean
+.PHONY: help java install demo test test-all lint format fuzz clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -16,7 +16,7 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
 
 # Spark's sessions in tests are short: Java's second compiler would cost more time than it saves.
-test fuzz: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-all fuzz: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +35,11 @@ demo: java install ## Three days of real flights through Airflow into a Delta ta
 	@$(BIN)/python scripts/demo.py
 
 # By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
-test: java install ## The whole suite (ARGS="-k word" for a part)
+test: java install ## The suite, with every third case of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+
+test-all: java install ## The suite with every case; takes half an hour and more
+	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
