@@ -37,6 +37,9 @@ class MergeResult:
     :param num_deletion_vectors_added: files that got their first deletion vector.
     :param num_deletion_vectors_removed: deletion vectors that went away with their file.
     :param num_deletion_vectors_updated: files whose deletion vector was replaced.
+    :param source_storage_level: where the source's rows were kept during the merge, as Spark names it; empty when
+        nothing was read.
+    :param source_materialization_reason: why they were kept: Delta's own reason, or this engine's.
     :param metrics: all merge metrics by Delta's names, as in the table's history.
     :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``.
     """
@@ -62,6 +65,8 @@ class MergeResult:
     num_deletion_vectors_added: int = 0
     num_deletion_vectors_removed: int = 0
     num_deletion_vectors_updated: int = 0
+    source_storage_level: str = ""
+    source_materialization_reason: str = ""
     metrics: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)
 
@@ -109,7 +114,7 @@ class MergeResult:
         return cls.from_dict(data)
 
 
-_TEXTS = ("table", "executor", "executor_reason")
+_TEXTS = ("table", "executor", "executor_reason", "source_storage_level", "source_materialization_reason")
 
 
 def _check_type(name: str, value: Any) -> None:

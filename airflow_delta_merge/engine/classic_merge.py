@@ -4,40 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_skipping_metrics
-from airflow_delta_merge.engine.output import change_type, only_changes, target_row_clause, updated_column
-from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.engine.rewrite import (
+    TouchedFiles,
+    numbered_by_clause,
+    positions_in,
+    rewritten_rows,
+    updates_need_only_the_source,
+    updates_of_matches,
+)
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
 
-
-@dataclass(frozen=True)
-class TouchedFiles:
-    """What the search for matches found.
-
-    :param files: files that hold a row which a clause takes.
-    :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
-        file's, as Spark encodes it), ``row_index`` (long), the source row's number (long, NULL without a match) and
-        ``clause`` (its number).
-    :param num_pairs: how many pairs of source and target rows match.
-    :param has_multiple_matches: whether several source rows delete one target row.
-    :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
-    """
-
-    files: FileSet
-    matches: DataFrame
-    num_pairs: int
-    has_multiple_matches: bool
-    rows_of_clause: tuple[int, ...]
+#: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it; a row's index in its file has
+#: fewer.
+_ROW_BITS = 33
 
 
 class ClassicMergeExecutor:
@@ -45,14 +34,15 @@ class ClassicMergeExecutor:
 
     Phase 1, :meth:`find_touched_files`: join the source with the candidate files, reading only the columns that
     the conditions need, and decide for each target row which clause takes it. The matches are kept, and counted by
-    Spark into one row a file: pairs, distinct target rows (a bitmap of row indexes) and rows of each clause. That
+    Spark into one row a file: pairs, distinct target rows (a bitmap of row numbers) and rows of each clause. That
     tells the touched files, the ambiguity error and all row metrics. A file is touched only if a clause takes one
     of its rows; pairs for which every condition is false touch nothing (delta-io/delta#1812).
 
     Phase 2, :meth:`write_all_changes`: read the touched files whole, beside each row the source row it matches,
     and write updated and unmodified rows in the files' own order; a small source is broadcast, so that no target
     row is shuffled. With deletion vectors only new versions of rows are written, and the old ones are marked
-    straight from the matches. Source rows that appear in no match are inserted.
+    straight from the matches; where the new versions come from the source alone, the target isn't read again.
+    Source rows that appear in no match are inserted.
     """
 
     def __init__(self, merge: MergeContext) -> None:
@@ -86,14 +76,16 @@ class ClassicMergeExecutor:
         ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
         if ambiguous and not self._deletes_all_matched:
             raise transaction.multiple_matches_error()
-        files = transaction.select_files(candidates, [row["path"] for row in by_file if any(row["clauses"])])
+        paths = {row["path"] for row in by_file if any(row["clauses"])}
+        files = transaction.select_files(candidates, sorted(paths))
         num_pairs = sum(row["pairs"] for row in by_file)
         return TouchedFiles(files, matches, num_pairs, ambiguous, self._rows_of_clause(by_file))
 
     def _matches(self, candidates: FileSet) -> DataFrame:
         merge, names = self._merge, self._merge.names
-        target = self._target_with_positions(candidates)
         by_source = merge.clauses_of("not matched by source")
+        rows = [] if by_source else merge.row_predicates
+        target = positions_in(merge, candidates, where=rows)
         joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
         row_id = F.col(names.source_row_id)
         # Fresh names for all: these rows are later joined with the source that they came from.
@@ -101,32 +93,26 @@ class ClassicMergeExecutor:
             F.col(names.file_path).alias("path"),
             F.col(names.row_index).alias("row_index"),
             row_id.alias(names.matched_row_id),
-            self._clause_number(row_id.isNotNull()).alias("clause"),
+            numbered_by_clause(merge, row_id.isNotNull()).alias("clause"),
         )
         if not by_source:
             return matches
         return matches.filter(F.col(names.matched_row_id).isNotNull() | (F.col("clause") > 0))
 
-    def _target_with_positions(self, files: FileSet) -> DataFrame:
-        merge, names = self._merge, self._merge.names
-        return merge.transaction.target_frame_with_positions(files, path=names.file_path, row_index=names.row_index)
-
-    def _clause_number(self, has_match: Column) -> Column:
-        merge = self._merge
-        number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
-        if not merge.update_only_changed:
-            return number
-        statement = merge.statement
-        return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
-
     def _count_by_file(self, matches: DataFrame) -> list[Row]:
-        """One row a file: path, pairs, distinct matched rows, and the rows of each clause."""
+        """One row a file, or a part of one that a task read by itself.
+
+        :return: ``path``, ``pairs``, ``matched_rows`` (distinct ones) and ``clauses`` (the rows that each one takes).
+        """
         merge = self._merge
+        number, clause = F.col("row_index"), F.col("clause")
         matched = F.col(merge.names.matched_row_id).isNotNull()
-        clauses = [F.count_if(F.col("clause") == F.lit(n)) for n in range(1, len(merge.target_clauses) + 1)]
-        counts = matches.groupBy("path").agg(
+        clauses = [F.count_if(clause == F.lit(n)) for n in range(1, len(merge.target_clauses) + 1)]
+        counts = matches.groupBy("path", F.shiftright(number, _ROW_BITS)).agg(
             F.count_if(matched).alias("pairs"),
-            merge.gateway.distinct_count(F.when(matched, F.col("row_index"))).alias("matched_rows"),
+            merge.gateway.distinct_count(F.when(matched, number.bitwiseAND((1 << _ROW_BITS) - 1))).alias(
+                "matched_rows"
+            ),
             F.array(*clauses).alias("clauses"),
         )
         return counts.collect()
@@ -149,10 +135,7 @@ class ClassicMergeExecutor:
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
         merge = self._merge
-        how = "whose rows are marked by deletion vectors" if self._deletion_vectors else "which are rewritten"
-        self.reason = f"clauses take rows of {touched.files.count} files, {how}; the source is " + (
-            "broadcast" if merge.source.is_small else "shuffled"
-        )
+        self.reason = self._told(touched)
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             added = self._write_rows(touched)
             if self._deletion_vectors:
@@ -164,9 +147,31 @@ class ClassicMergeExecutor:
             )
             return merge.gateway.concat(added, merge.transaction.remove_actions(touched.files))
 
+    def _told(self, touched: TouchedFiles) -> str:
+        how = "which are rewritten"
+        if self._deletion_vectors:
+            how = "whose rows are marked by deletion vectors straight from the matches"
+            if self._writes_no_row:
+                how += ", and no row is written"
+            elif updates_need_only_the_source(self._merge):
+                how += ", and the new rows come from the source alone"
+        source = "broadcast" if self._merge.source.is_small else "shuffled"
+        return f"clauses take rows of {touched.files.count} files, {how}; the source is {source}"
+
+    @property
+    def _writes_no_row(self) -> bool:
+        """Whether rows are only marked as deleted."""
+        merge = self._merge
+        acts = any(clause.action != "delete" for clause in merge.statement.clauses)
+        return self._deletion_vectors and not acts and not merge.transaction.writes_change_data
+
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
-        rows, tracking = self._rewritten_rows(touched)
+        if self._writes_no_row:
+            nothing = merge.gateway.seq([])
+            self._set_row_metrics(touched, merge.transaction.file_set(nothing), None)
+            return nothing
+        rows, tracking = self._new_versions(touched)
         input_bytes = touched.files.num_bytes
         inserted: DataFrame | None = None
         if merge.insert_clauses:
@@ -187,6 +192,12 @@ class ClassicMergeExecutor:
         self._set_row_metrics(touched, added, inserted)
         return actions
 
+    def _new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
+        merge = self._merge
+        if self._deletion_vectors and updates_need_only_the_source(merge):
+            return updates_of_matches(merge, touched), []
+        return rewritten_rows(merge, touched, keep_unmodified=not self._deletion_vectors)
+
     def unmatched_rows(self, touched: TouchedFiles) -> DataFrame:
         """The source rows that appear in no match."""
         merge = self._merge
@@ -194,66 +205,6 @@ class ClassicMergeExecutor:
             return merge.source.frame
         ids = touched.matches.select(merge.names.matched_row_id).filter(F.col(merge.names.matched_row_id).isNotNull())
         return merge.source_without(ids)
-
-    def _rewritten_rows(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
-        """The rows of the touched files that are to be written, updated where a clause says so.
-
-        With deletion vectors these are the updated rows, else all rows that no clause deletes; with change data
-        the change rows too.
-
-        :return: columns of the final schema, then those by which the table tracks its rows.
-        """
-        merge = self._merge
-        joined, tracking = self._joined_with_source(touched)
-        number = F.col(merge.names.clause)
-        deletes = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "delete"]
-        if self._deletion_vectors:
-            joined = joined.filter(number > 0)
-        if deletes and not merge.transaction.writes_change_data:
-            joined = joined.filter(~number.isin(deletes))
-        new, old = self._new_and_old_values(number, tracking)
-        if not merge.transaction.writes_change_data:
-            return joined.select(*merge.output_columns(new, tracking)), tracking
-        rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
-        return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
-
-    def _joined_with_source(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
-        """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
-        merge, names = self._merge, self._merge.names
-        if touched.has_multiple_matches and merge.transaction.writes_change_data:
-            # Several source rows delete one row, which shall have one change row: join what was matched instead.
-            if not merge.transaction.has_stable_positions:
-                raise MergeExecutionError(
-                    "Several source rows delete the same row of a table with a change data feed and a column named "
-                    "_metadata, where its one change cannot be told. Remove the duplicates from the source."
-                )
-            target, tracking = merge.transaction.with_row_tracking(self._target_with_positions(touched.files))
-            matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
-            marked = matched.select(
-                F.col("path").alias(names.matched_path), F.col("row_index").alias(names.matched_row_index)
-            ).distinct()
-            at_row = (F.col(names.file_path) == F.col(names.matched_path)) & (
-                F.col(names.row_index) == F.col(names.matched_row_index)
-            )
-            joined, has_match = target.join(marked, at_row, "left"), F.col(names.matched_path).isNotNull()
-        else:
-            target, tracking = merge.transaction.with_row_tracking(merge.transaction.target_frame(touched.files))
-            joined = target.join(merge.source.for_join(), merge.statement.condition, "left")
-            has_match = F.col(names.source_row_id).isNotNull()
-        return joined.select("*", self._clause_number(has_match).alias(names.clause)), tracking
-
-    def _new_and_old_values(
-        self, number: Column, tracking: Sequence[TrackingColumn]
-    ) -> tuple[list[Column], list[Column]]:
-        merge = self._merge
-        old = list(merge.statement.copied_columns)
-        new = [updated_column(i, value, merge.target_clauses, number) for i, value in enumerate(old)]
-        updates = [n for n, clause in enumerate(merge.target_clauses, start=1) if clause.action == "update"]
-        for column in tracking:
-            old.append(column.column)
-            voids = column.changes_with_row and updates
-            new.append(F.when(~number.isin(updates), column.column) if voids else column.column)
-        return new, old
 
     def _mark_rows(self, touched: TouchedFiles) -> JavaObject:
         """Mark every row that a clause takes as deleted from its file."""

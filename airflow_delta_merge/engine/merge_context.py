@@ -48,6 +48,8 @@ class MergeContext:
     :param write: where files are written and committed.
     :param source: the source's rows.
     :param candidate_predicates: predicates over the target, true for every row that must be looked at.
+    :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
+        condition itself would not.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
@@ -59,6 +61,7 @@ class MergeContext:
     write: TransactionalWrite
     source: MaterializedSource
     candidate_predicates: Sequence[Column]
+    row_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics
     update_only_changed: bool
@@ -70,6 +73,10 @@ class MergeContext:
     def target_clauses(self) -> list[ResolvedClause]:
         """The clauses that act on target rows, in the order of their numbers."""
         return self.clauses_of("matched", "not matched by source")
+
+    def numbers_of(self, action: str) -> list[int]:
+        """The numbers of the clauses that act on target rows in this way: update or delete."""
+        return [number for number, clause in enumerate(self.target_clauses, start=1) if clause.action == action]
 
     @property
     def insert_clauses(self) -> list[ResolvedClause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +16,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     MergeTransaction,
     ResolvedMerge,
     raises_merge_errors,
+    shown_in_spark_ui,
 )
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
@@ -25,15 +27,25 @@ from airflow_delta_merge.engine.pruning import (
     Range,
     candidate_predicates,
     key_clusters,
+    row_predicates,
     source_keys,
 )
-from airflow_delta_merge.engine.source import materialize_source
+from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
+from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: Spark's condition for a part of the materialized source that is gone.
+LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+#: Why a source is materialized that Delta would read several times.
+OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
 
 @raises_merge_errors
@@ -131,9 +143,31 @@ class MergeIntoCommand:
         self._version_read = -1
         self._version: int | None = None
         self._touched = 0
+        self._attempt = 0
+        self._storage_level = ""
+        self._materialization = "nothing was read"
 
     def run_merge(self) -> None:
-        """Start a transaction, merge within it and commit, or leave the table as it is."""
+        """Start a transaction, merge within it and commit, or leave the table as it is.
+
+        An attempt whose materialized source got lost with an executor is given up and begun anew.
+        """
+        attempts = max_attempts(self._gateway)
+        with shown_in_spark_ui(self._gateway, self._statement):
+            while True:
+                self._attempt += 1
+                try:
+                    return self._run_attempt()
+                except MergeExecutionError as error:
+                    if error.condition != LOST_SOURCE:
+                        raise
+                    if self._attempt >= attempts:
+                        raise self._statement.source_lost_error() from error
+                    _log.warning("Attempt %d lost parts of the merge's source, trying again.", self._attempt)
+                    self._metrics.bind(self._statement.sql_metrics())
+
+    @raises_merge_errors
+    def _run_attempt(self) -> None:
         transaction = MergeTransaction(self._gateway, self._statement)
         try:
             self._version_read = transaction.version_read
@@ -149,6 +183,9 @@ class MergeIntoCommand:
 
     def _merge_within(self, transaction: MergeTransaction) -> None:
         metrics, names = self._metrics, ColumnNames()
+        self._storage_level = storage_level(self._gateway, self._attempt)
+        needed, reason = self._statement.materialization()
+        self._materialization = str(reason) if needed else OWN_REASON
         keys = source_keys(self._statement, prefix=names.statistic)
         with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
             source = materialize_source(
@@ -156,6 +193,7 @@ class MergeIntoCommand:
                 self._statement,
                 row_id=names.source_row_id,
                 statistics=[statistic for key in keys for statistic in key.statistics()],
+                storage_level=self._storage_level,
             )
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
@@ -163,13 +201,15 @@ class MergeIntoCommand:
             if transaction.table_size()[0] >= SMALLEST_TABLE_TO_CLUSTER:
                 with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
                     clusters = key_clusters(source.frame, keys, source.statistics)
+            matching = row_predicates(self._statement, keys, source.statistics, clusters)
             context = MergeContext(
                 gateway=self._gateway,
                 statement=self._statement,
                 transaction=transaction,
                 write=TransactionalWrite(self._gateway, transaction),
                 source=source,
-                candidate_predicates=candidate_predicates(self._statement, keys, source.statistics, clusters),
+                candidate_predicates=candidate_predicates(self._statement, matching),
+                row_predicates=matching,
                 names=names,
                 metrics=metrics,
                 update_only_changed=self._update_only_changed,
@@ -179,6 +219,7 @@ class MergeIntoCommand:
             with metrics.phase("commit"):
                 metrics.set(executionTimeMs=metrics.elapsed_ms())
                 self._version = context.write.commit(actions)
+            transaction.record_statistics(self._version, reason, self._attempt)
         finally:
             source.release()
 
@@ -238,6 +279,8 @@ class MergeIntoCommand:
             num_deletion_vectors_added=values["numTargetDeletionVectorsAdded"],
             num_deletion_vectors_removed=values["numTargetDeletionVectorsRemoved"],
             num_deletion_vectors_updated=values["numTargetDeletionVectorsUpdated"],
+            source_storage_level=self._storage_level,
+            source_materialization_reason=self._materialization,
             metrics=dict(values),
             durations_ms=dict(self._metrics.durations_ms),
         )

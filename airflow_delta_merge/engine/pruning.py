@@ -176,19 +176,30 @@ def _joined(ranges: Sequence[Range], *, gap: int) -> list[Range]:
     return joined
 
 
-def candidate_predicates(
+def row_predicates(
     statement: ResolvedMerge,
     keys: Sequence[SourceKey],
     statistics: dict[str, Any],
     clusters: dict[str, list[Range]],
 ) -> list[Column]:
-    """Predicates over the target, all of which are true for every row that the merge must look at.
+    """Predicates over the target, all of which are true for every row that can match.
 
     :param statistics: the source's, for ``keys``.
     :param clusters: ranges by the key's name, as :func:`key_clusters` gives them.
     """
     matching = statement.target_only_conjuncts()
-    matching += [key.predicate(statistics, clusters.get(key.name)) for key in keys]
+    return matching + [key.predicate(statistics, clusters.get(key.name)) for key in keys]
+
+
+def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:
+    """Predicates over the target, all of which are true for every row that the merge must look at.
+
+    They choose files by their statistics and are not evaluated for rows, where a clause's condition might raise an
+    error for a row that it is not asked for.
+
+    :param matching: what :func:`row_predicates` gives.
+    """
+    matching = list(matching)
     clauses = statement.clauses
     if all(clause.kind == "matched" for clause in clauses):
         # A row matters only if it fulfils the target's part of some clause's condition.

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -18,6 +17,12 @@ if TYPE_CHECKING:
 BROADCAST_BYTES = 64 * 1024 * 1024
 
 
+#: Where the first attempt keeps the source. Delta's default is DISK_ONLY; memory spares small merges the disk.
+DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
+
+_SETTING = "spark.databricks.delta.merge.materializeSource"
+
+
 @dataclass(frozen=True)
 class MaterializedSource:
     """The source's rows, computed exactly once.
@@ -27,6 +32,7 @@ class MaterializedSource:
     :param num_rows: how many rows.
     :param num_bytes: memory and disk they take.
     :param statistics: aggregates by name, computed in the same pass.
+    :param storage_level: where they are kept, as Spark names it.
     :param rdd: the JVM object that holds them.
     """
 
@@ -35,6 +41,7 @@ class MaterializedSource:
     num_rows: int
     num_bytes: int
     statistics: dict[str, Any]
+    storage_level: str
     rdd: JavaObject
 
     @property
@@ -51,21 +58,35 @@ class MaterializedSource:
         self.rdd.unpersist(False)
 
 
+def max_attempts(gateway: Gateway) -> int:
+    """How often a merge is tried when executors lose parts of its materialized source."""
+    return int(gateway.conf(f"{_SETTING}.maxAttempts"))
+
+
+def storage_level(gateway: Gateway, attempt: int) -> str:
+    """Where to keep the source in an attempt, counted from 1, by Delta's settings: a safer place at each retry."""
+    if attempt == 1:
+        return (gateway.conf_if_set(f"{_SETTING}.rddStorageLevel") or DEFAULT_STORAGE_LEVEL).upper()
+    retry = "rddStorageLevelFirstRetry" if attempt == 2 else "rddStorageLevelRetry"
+    return gateway.conf(f"{_SETTING}.{retry}")
+
+
 def materialize_source(
-    gateway: Gateway, statement: ResolvedMerge, *, row_id: str, statistics: Iterable[Column]
+    gateway: Gateway, statement: ResolvedMerge, *, row_id: str, statistics: Iterable[Column], storage_level: str
 ) -> MaterializedSource:
     """Compute the source once and keep it until it is released.
 
-    The lineage is cut, so a lost block fails the merge instead of recomputing rows that may have changed since;
+    The lineage is cut, so a lost block fails the attempt instead of recomputing rows that may have changed since;
     Delta materializes sources it cannot trust to be the same twice for that reason. Here it is every source, since
     the pass also yields the row count and the statistics that prune the target.
 
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
+    :param storage_level: where to keep the rows, as Spark names it.
     """
     frame = statement.source_frame().withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)
-    kept, values = gateway.checkpoint(frame, StorageLevel.MEMORY_AND_DISK, [count, *statistics])
+    kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)
     return MaterializedSource(
         frame=kept,
@@ -73,5 +94,6 @@ def materialize_source(
         num_rows=int(values.pop(row_id)),
         num_bytes=gateway.stored_bytes(rdd),
         statistics=values,
+        storage_level=storage_level,
         rdd=rdd,
     )

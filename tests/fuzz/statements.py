@@ -23,6 +23,8 @@ TYPES: dict[str, list[str]] = {
     "DECIMAL(8, 2)": ["1.10", "-3.00", "0", "NULL"],
     "BOOLEAN": ["true", "false", "NULL"],
 }
+STATEMENTS_PER_TABLE = 5
+
 KEY_TYPES = ["INT", "INT", "INT", "BIGINT", "STRING", "DATE", "TIMESTAMP", "DOUBLE", "DECIMAL(8, 2)", "BOOLEAN"]
 
 PROPERTIES = st.fixed_dictionaries(
@@ -168,14 +170,21 @@ def _clauses(draw: st.DrawFn, columns: list[Column]) -> str:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """A table, a source and a statement. What it does is not known: the oracle tells."""
+def cases(draw: st.DrawFn) -> list[Case]:
+    """Some merges into copies of one table, which takes longer to make than they take to run.
+
+    What they do is not known: the oracle tells.
+    """
     columns = draw(_columns())
-    return Case(
-        "a made-up statement",
-        _clauses(draw, columns),
-        does=ANYTHING,
-        table=_table(draw, columns),
-        source=_source(draw, columns),
-        on=_on(draw, columns),
-    )
+    table = _table(draw, columns)
+    return [
+        Case(
+            "a made-up statement",
+            _clauses(draw, columns),
+            does=ANYTHING,
+            table=table,
+            source=_source(draw, columns),
+            on=_on(draw, columns),
+        )
+        for _ in range(STATEMENTS_PER_TABLE)
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.transaction import FileSet, MergeTransaction, TrackingColumn
 
@@ -22,4 +23,5 @@ __all__ = [
     "ResolvedMerge",
     "TrackingColumn",
     "raises_merge_errors",
+    "shown_in_spark_ui",
 ]

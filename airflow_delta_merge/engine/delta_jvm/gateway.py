@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -64,6 +63,11 @@ class Gateway:
     def some(self, value: JavaObject) -> JavaObject:
         return self.jvm.scala.Some(value)
 
+    def some_long(self, number: int) -> JavaObject:
+        """A Scala ``Some[Long]``; py4j by itself makes small numbers Integers."""
+        optional = self.jvm.java.util.OptionalLong.of(number)
+        return self.jvm.scala.jdk.javaapi.OptionConverters.toScala(optional)
+
     @property
     def none(self) -> JavaObject:
         return self.module("scala.None")
@@ -89,6 +93,10 @@ class Gateway:
     def flag(self, key: str) -> bool:
         return self.conf(key).lower() == "true"
 
+    def conf_if_set(self, key: str) -> str | None:
+        """A setting of the session if somebody set it, without its default."""
+        return self.conf(key) if self.session.sessionState().conf().contains(key) else None
+
     def default_parallelism(self) -> int:
         """Cores that run tasks."""
         return int(self.spark.sparkContext.defaultParallelism)
@@ -107,19 +115,19 @@ class Gateway:
     # DataFrames
 
     def checkpoint(
-        self, frame: DataFrame, storage_level: StorageLevel, observed: Sequence[Column]
+        self, frame: DataFrame, storage_level: str, observed: Sequence[Column]
     ) -> tuple[DataFrame, dict[str, Any]]:
         """Compute a DataFrame once, cut its lineage and aggregate it in the same pass.
 
         :param frame: what to compute; the result keeps its attributes, so resolved expressions still bind.
-        :param storage_level: where its rows are kept.
+        :param storage_level: where its rows are kept, as Spark names it; always on disk too.
         :param observed: named aggregates, at least one.
         :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
         """
         observation = self.jvm.org.apache.spark.sql.Observation()
         columns = [jc(column) for column in observed]
         observing = jdf(frame).observe(observation, columns[0], self.seq(columns[1:]))
-        level = self.spark.sparkContext._getJavaStorageLevel(storage_level)
+        level = self.jvm.org.apache.spark.storage.StorageLevel.fromString(storage_level)
         checkpointed = observing.localCheckpoint(True, level)
         values = observation.get()
         names = scala_list(values.keys().toSeq())

@@ -10,6 +10,7 @@ from typing import Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
@@ -27,6 +28,7 @@ class ResolvedClause:
     :param condition: its boolean condition over source and target, or None.
     :param values: the new row's columns in the order of the table's final schema; empty for deletes.
     :param changes: for updates, whether each of ``values`` differs from the column it replaces.
+    :param needs_only_the_source: whether ``values`` mention no column of the target.
     """
 
     kind: ClauseKind
@@ -34,6 +36,7 @@ class ResolvedClause:
     condition: Column | None
     values: tuple[Column, ...] = ()
     changes: tuple[bool, ...] = ()
+    needs_only_the_source: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,9 @@ class ResolvedMerge:
         values = tuple(self._gateway.column(expression) for expression in expressions)
         pairs = zip(expressions, self._copies, strict=True)
         changes = tuple(not expression.semanticEquals(copy.child()) for expression, copy in pairs)
-        return ResolvedClause(kind, action, column, values, changes)
+        source = self.command.source().outputSet()
+        from_source = all(expression.references().subsetOf(source) for expression in expressions)
+        return ResolvedClause(kind, action, column, values, changes, from_source)
 
     def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
         type_ = str(condition.dataType().catalogString())
@@ -161,6 +166,20 @@ class ResolvedMerge:
         """The command's SQL metrics by Delta's names, as JVM objects."""
         metrics = self.command.metrics()
         return {str(name): metrics.apply(name) for name in scala_list(metrics.keys().toSeq())}
+
+    def executed_plan(self) -> JavaObject:
+        """The physical plan by which Spark would run the command."""
+        return self._gateway.jvm.org.apache.spark.sql.execution.command.ExecutedCommandExec(self.command)
+
+    def materialization(self) -> tuple[bool, JavaObject]:
+        """Whether Delta would materialize this source, and its reason for or against (a Scala enumeration's value)."""
+        source, insert_only = self.command.source(), bool(self.command.isInsertOnly())
+        found = self.command.shouldMaterializeSource(self._gateway.session, source, insert_only)
+        return bool(found._1()), found._2()
+
+    def source_lost_error(self) -> MergeExecutionError:
+        """Delta's error for a materialized source that got lost in each attempt, to be raised by the caller."""
+        return from_throwable(self._gateway.delta("DeltaErrors").sourceMaterializationFailedRepeatedlyInMerge())
 
     def table_name(self) -> str:
         """The target's qualified name, or its path."""

@@ -140,6 +140,12 @@ class MergeTransaction:
         return bool(self._command.trackHighWaterMarks().nonEmpty())
 
     @cached_property
+    def tracks_rows(self) -> bool:
+        """Whether the table has stable row ids."""
+        snapshot = self._transaction.snapshot()
+        return bool(self._gateway.delta("RowTracking").isEnabled(snapshot.protocol(), snapshot.metadata()))
+
+    @cached_property
     def has_stable_positions(self) -> bool:
         """Whether a row's position is the same in each read; a column named ``_metadata`` hides it from Spark."""
         names = (str(field.name()) for field in self._command.target().schema().fields())
@@ -186,23 +192,29 @@ class MergeTransaction:
         utils = self._gateway.delta("DeltaTableUtils")
         return self._gateway.data_frame(utils.replaceFileIndex(self._command.target(), self._file_index(files)))
 
-    def target_frame_with_positions(self, files: FileSet, *, path: str, row_index: str) -> DataFrame:
-        """:meth:`target_frame` plus two columns: the file's path (URI, as Spark encodes it) and the row's index in it.
+    def target_frame_with_positions(
+        self, files: FileSet, *, path: str, row_index: str, indexed: bool, where: Sequence[Column]
+    ) -> DataFrame:
+        """:meth:`target_frame` plus two columns: the file's path (URI, as Spark encodes it) and a number of the row.
 
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
-        knows deletion vectors; that only makes the column visible. Without :attr:`has_stable_positions` the index
-        is a number that is unique in this read.
+        knows deletion vectors; that only makes the column visible.
+
+        :param indexed: whether the number is to be the row's index in its file; without it, or without
+            :attr:`has_stable_positions`, it is a number that is unique in this read.
+        :param where: predicates that the rows must fulfil.
         """
-        if not self.has_stable_positions:
+        if not indexed or not self.has_stable_positions:
             numbered = F.monotonically_increasing_id().alias(row_index)
-            return self.target_frame(files).select("*", F.input_file_name().alias(path), numbered)
+            frame = _filtered(self.target_frame(files), where)
+            return frame.select("*", F.input_file_name().alias(path), numbered)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._with_row_index_format(self._command.target())
         index = self._file_index(files)
-        frame = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, index)
+        scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, index)
         # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
-        metadata = self._gateway.column(frame.queryExecution().analyzed().output().last())
-        return self._gateway.wrap(frame).select(
+        metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
+        return _filtered(self._gateway.wrap(scan), where).select(
             "*", metadata.getField("file_path").alias(path), metadata.getField("row_index").alias(row_index)
         )
 
@@ -257,11 +269,10 @@ class MergeTransaction:
 
         :return: the frame with up to two further columns, and what they are.
         """
-        snapshot = self._transaction.snapshot()
-        tracking = self._gateway.delta("RowTracking")
-        if not tracking.isEnabled(snapshot.protocol(), snapshot.metadata()):
+        if not self.tracks_rows:
             return frame, []
-        preserved = tracking.preserveRowTrackingColumns(jdf(frame), snapshot)
+        snapshot = self._transaction.snapshot()
+        preserved = self._gateway.delta("RowTracking").preserveRowTrackingColumns(jdf(frame), snapshot)
         field_ids = self._gateway.delta("IcebergCompat").isGeqEnabled(self._transaction.metadata(), 3)
         columns = []
         for kind in ("RowId", "RowCommitVersion"):
@@ -338,11 +349,31 @@ class MergeTransaction:
         actions = executed.toList().concat(actions)
         records = gateway.delta("NumRecordsStats").fromActions(actions)
         command.validateNumRecords(actions, records, operation, transaction.deltaLog())
+        self._records = records
         transaction.registerSQLMetrics(gateway.session, command.metrics())
         no_tags = gateway.module("scala.collection.immutable.Map").empty()
         tags = gateway.delta("RowTracking").addPreservedRowTrackingTagIfNotSet(transaction.snapshot(), no_tags)
         version = transaction.commitIfNeeded(actions, operation, tags)
         return int(version.get()) if version.isDefined() else None
+
+    def record_statistics(self, version: int | None, materialization_reason: JavaObject, attempt: int) -> None:
+        """Record Delta's event ``delta.dml.merge.stats`` with the statement's metrics.
+
+        :param version: the committed version.
+        :param materialization_reason: Delta's reason to materialize the source, or not to.
+        :param attempt: how often the source had to be materialized.
+        """
+        gateway, command = self._gateway, self._command
+        committed = gateway.some_long(version) if version is not None else gateway.none
+        getattr(command, "attempt_$eq")(attempt)
+        statistics = command.collectMergeStats(self._transaction, materialization_reason, committed, self._records)
+        command.recordDeltaEvent(
+            self._transaction.deltaLog(),
+            "delta.dml.merge.stats",
+            getattr(command, "recordDeltaEvent$default$3")(),
+            statistics,
+            gateway.none,
+        )
 
     def _operation(self) -> JavaObject:
         gateway, command = self._gateway, self._command
@@ -355,3 +386,9 @@ class MergeTransaction:
         """Delta's error for several source rows that match one target row, to be raised by the caller."""
         errors = self._gateway.delta("DeltaErrors")
         return from_throwable(errors.multipleSourceRowMatchingTargetRowInMergeException(self._gateway.session))
+
+
+def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:
+    for predicate in predicates:
+        frame = frame.filter(predicate)
+    return frame

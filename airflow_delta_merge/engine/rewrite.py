@@ -1,0 +1,162 @@
+"""The rows that a merge writes in place of those its clauses take: plans from matches and files to new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
+from airflow_delta_merge.engine.output import change_type, only_changes, target_row_clause, updated_column
+from airflow_delta_merge.exceptions import MergeExecutionError
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+
+@dataclass(frozen=True)
+class TouchedFiles:
+    """What the search for matches found.
+
+    :param files: files that hold a row which a clause takes.
+    :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
+        file's, as Spark encodes it), ``row_index`` (long, see :func:`positions_in`), the source row's number (long,
+        NULL without a match) and ``clause`` (its number).
+    :param num_pairs: how many pairs of source and target rows match.
+    :param has_multiple_matches: whether several source rows delete one target row.
+    :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
+    """
+
+    files: FileSet
+    matches: DataFrame
+    num_pairs: int
+    has_multiple_matches: bool
+    rows_of_clause: tuple[int, ...]
+
+
+def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column] = ()) -> DataFrame:
+    """The target's rows in ``files``, each with its file's path and a number.
+
+    The number is the row's index in its file where positions must be the same in each read (deletion vectors, change
+    data); else it is only unique in this read, which spares the reader the index.
+
+    :param where: predicates that the rows must fulfil.
+    """
+    transaction, names = merge.transaction, merge.names
+    return transaction.target_frame_with_positions(
+        files,
+        path=names.file_path,
+        row_index=names.row_index,
+        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
+        where=where,
+    )
+
+
+def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
+    """Number of the clause that takes a target row beside which its source row stands, 0 when none does."""
+    number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
+    if not merge.update_only_changed:
+        return number
+    statement = merge.statement
+    return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
+
+
+def updates_need_only_the_source(merge: MergeContext) -> bool:
+    """Whether the new version of every updated row follows from its source row, without the old version."""
+    updates = [clause for clause in merge.target_clauses if clause.action == "update"]
+    tracked = merge.transaction.tracks_rows or merge.transaction.writes_change_data
+    return not tracked and all(clause.needs_only_the_source for clause in updates)
+
+
+def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
+    """The new versions of updated rows, made of the matches and the source; see :func:`updates_need_only_the_source`.
+
+    :return: columns of the final schema.
+    """
+    names, updates = merge.names, merge.numbers_of("update")
+    matched = touched.matches.filter(F.col("clause").isin(updates)).select(
+        F.col(names.matched_row_id), F.col("clause").alias(names.clause)
+    )
+    same = F.col(names.source_row_id) == F.col(names.matched_row_id)
+    # The source first: Spark gives a relation that it meets a second time new attributes.
+    joined = merge.source.for_join().join(matched, same, "inner")
+    number = F.col(names.clause)
+    clauses = [clause for clause in merge.target_clauses if clause.action == "update"]
+    values = []
+    for position in range(len(merge.statement.column_names)):
+        value = clauses[-1].values[position]
+        for index, clause in reversed(list(zip(updates, clauses, strict=True))[:-1]):
+            value = F.when(number == F.lit(index), clause.values[position]).otherwise(value)
+        values.append(value)
+    return joined.select(*merge.output_columns(values, []))
+
+
+def rewritten_rows(
+    merge: MergeContext, touched: TouchedFiles, *, keep_unmodified: bool
+) -> tuple[DataFrame, list[TrackingColumn]]:
+    """The rows of the touched files that are to be written, updated where a clause says so, without those deleted.
+
+    With change data the change rows too.
+
+    :param keep_unmodified: whether rows that no clause takes are written.
+    :return: columns of the final schema, then those by which the table tracks its rows.
+    """
+    joined, tracking = _joined_with_source(merge, touched, keep_unmodified=keep_unmodified)
+    number = F.col(merge.names.clause)
+    if not keep_unmodified:
+        joined = joined.filter(number > 0)
+    deletes = merge.numbers_of("delete")
+    if deletes and not merge.transaction.writes_change_data:
+        joined = joined.filter(~number.isin(deletes))
+    new, old = _new_and_old_values(merge, number, tracking)
+    if not merge.transaction.writes_change_data:
+        return joined.select(*merge.output_columns(new, tracking)), tracking
+    rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
+    return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
+
+
+def _joined_with_source(
+    merge: MergeContext, touched: TouchedFiles, *, keep_unmodified: bool
+) -> tuple[DataFrame, list[TrackingColumn]]:
+    """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
+    names, transaction = merge.names, merge.transaction
+    unmatched_matter = keep_unmodified or bool(merge.clauses_of("not matched by source"))
+    how = "left" if unmatched_matter else "inner"
+    if touched.has_multiple_matches and transaction.writes_change_data:
+        # Several source rows delete one row, which shall have one change row: join what was matched instead.
+        if not transaction.has_stable_positions:
+            raise MergeExecutionError(
+                "Several source rows delete the same row of a table with a change data feed and a column named "
+                "_metadata, where its one change cannot be told. Remove the duplicates from the source."
+            )
+        target, tracking = transaction.with_row_tracking(positions_in(merge, touched.files))
+        matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
+        marked = matched.select(
+            F.col("path").alias(names.matched_path), F.col("row_index").alias(names.matched_row_index)
+        ).distinct()
+        at_row = (F.col(names.file_path) == F.col(names.matched_path)) & (
+            F.col(names.row_index) == F.col(names.matched_row_index)
+        )
+        joined, has_match = target.join(marked, at_row, how), F.col(names.matched_path).isNotNull()
+    else:
+        target, tracking = transaction.with_row_tracking(transaction.target_frame(touched.files))
+        joined = target.join(merge.source.for_join(), merge.statement.condition, how)
+        has_match = F.col(names.source_row_id).isNotNull()
+    return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
+
+
+def _new_and_old_values(
+    merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]
+) -> tuple[list[Column], list[Column]]:
+    old = list(merge.statement.copied_columns)
+    new = [updated_column(i, value, merge.target_clauses, number) for i, value in enumerate(old)]
+    updates = merge.numbers_of("update")
+    for column in tracking:
+        old.append(column.column)
+        voids = column.changes_with_row and updates
+        new.append(F.when(~number.isin(updates), column.column) if voids else column.column)
+    return new, old

@@ -1,0 +1,134 @@
+"""Keeping the source for the whole merge: Delta's settings for it, and executors that lose it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
+from airflow_delta_merge.engine.merge_into import OWN_REASON
+from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.delta_log import DeltaTableLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.engine.rewrite import TouchedFiles
+
+SETTING = "spark.databricks.delta.merge.materializeSource"
+MERGE = "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> str:
+    path = tmp_path / "target"
+    spark.sql("SELECT id, 'old' AS v FROM range(4)").write.format("delta").save(str(path))
+    return f"delta.`{path}`"
+
+
+@pytest.fixture
+def delta_source(spark: SparkSession, tmp_path: Path) -> str:
+    path = tmp_path / "source"
+    spark.sql("SELECT id, 'new' AS v FROM range(2, 6)").write.format("delta").save(str(path))
+    return f"delta.`{path}`"
+
+
+@pytest.fixture
+def parquet_source(spark: SparkSession, tmp_path: Path) -> str:
+    path = tmp_path / "source_files"
+    spark.sql("SELECT id, 'new' AS v FROM range(2, 6)").write.parquet(str(path))
+    return f"parquet.`{path}`"
+
+
+def rows(spark: SparkSession, table: str) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["v"]) for row in spark.sql(f"SELECT id, v FROM {table}").collect())
+
+
+MERGED = [(0, "old"), (1, "old"), (2, "new"), (3, "new"), (4, "new"), (5, "new")]
+
+
+def test_a_source_that_delta_trusts_is_kept_for_this_engines_own_reason(
+    spark: SparkSession, table: str, delta_source: str
+) -> None:
+    result = merge_sql(spark, MERGE.format(t=table, s=delta_source))
+    assert (result.source_materialization_reason, result.source_storage_level) == (OWN_REASON, "MEMORY_AND_DISK")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "materializeNonDeterministicSourceNonDelta"),
+        ({SETTING: "all"}, "materializeAll"),
+        ({SETTING: "none"}, OWN_REASON),
+    ],
+    ids=["auto", "all", "none"],
+)
+def test_deltas_reason_is_told_for_a_source_of_plain_files(
+    spark: SparkSession, table: str, parquet_source: str, settings: dict[str, str], reason: str
+) -> None:
+    with set_in(spark, settings):
+        result = merge_sql(spark, MERGE.format(t=table, s=parquet_source))
+    assert result.source_materialization_reason == reason
+    assert rows(spark, table) == MERGED
+
+
+def test_the_storage_level_is_the_sessions(spark: SparkSession, table: str, delta_source: str) -> None:
+    with set_in(spark, {f"{SETTING}.rddStorageLevel": "disk_only"}):
+        result = merge_sql(spark, MERGE.format(t=table, s=delta_source))
+    assert result.source_storage_level == "DISK_ONLY"
+
+
+def test_a_lost_source_makes_the_merge_begin_anew_and_keep_it_more_safely(
+    spark: SparkSession, table: str, delta_source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_the_source(monkeypatch, spark, times=1)
+    result = merge_sql(spark, MERGE.format(t=table, s=delta_source))
+    assert result.source_storage_level == "DISK_ONLY_2"
+    assert (result.num_updated_rows, result.num_inserted_rows, result.version) == (2, 2, 1)
+    assert rows(spark, table) == MERGED
+
+
+def test_a_source_lost_each_time_is_deltas_error_and_changes_nothing(
+    spark: SparkSession, table: str, delta_source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = lose_the_source(monkeypatch, spark, times=100)
+    with pytest.raises(MergeExecutionError) as raised:
+        merge_sql(spark, MERGE.format(t=table, s=delta_source))
+    assert raised.value.condition == "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY"
+    assert len(lost) == 4, "Delta tries four times"
+    assert DeltaTableLog.read(Path(table.split("`")[1])).version == 0
+
+
+def lose_the_source(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, *, times: int) -> list[int]:
+    """Let all persisted blocks vanish before the files are searched, as if their executor had died."""
+    blocks = spark.sparkContext._jsc.sc().env().blockManager().master()
+    lost: list[int] = []
+    original = ClassicMergeExecutor.find_touched_files
+
+    def find_touched_files(self: ClassicMergeExecutor) -> TouchedFiles:
+        if len(lost) < times:
+            number = self._merge.source.rdd.id()
+            blocks.removeRdd(number, True)
+            lost.append(number)
+        return original(self)
+
+    monkeypatch.setattr(ClassicMergeExecutor, "find_touched_files", find_touched_files)
+    return lost
+
+
+class set_in:
+    """Session settings for a block."""
+
+    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
+        self._conf, self._settings = spark.conf, settings
+
+    def __enter__(self) -> None:
+        for name, value in self._settings.items():
+            self._conf.set(name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._settings:
+            self._conf.unset(name)
