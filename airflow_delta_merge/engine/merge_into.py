@@ -134,6 +134,7 @@ class MergeIntoCommand:
 
     def run_merge(self) -> None:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
+        self._statement.refuse_void_columns()
         transaction = MergeTransaction(self._gateway, self._statement)
         try:
             self._version_read = transaction.version_read

@@ -10,6 +10,7 @@ from typing import Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
@@ -186,6 +187,18 @@ class ResolvedMerge:
     def target_frame(self) -> DataFrame:
         """The whole target, to resolve predicates over it."""
         return self._gateway.data_frame(self.command.target())
+
+    def refuse_void_columns(self) -> None:
+        """Refuse to add a column of NULLs without a type, where the session drops such columns when it reads.
+
+        :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
+        """
+        schema = self.command.migratedSchema()
+        if not schema.isDefined() or not self._gateway.flag("spark.databricks.delta.createDataFrame.dropNullColumns"):
+            return
+        column = self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema.get())
+        if column.isDefined():
+            raise from_throwable(self._gateway.delta("DeltaErrors").mergeAddVoidColumn(column.get()))
 
     def recache_target(self) -> None:
         """Let cached plans that read the target be computed anew."""
