@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all lint format fuzz clean
+.PHONY: help java install demo test test-all errors lint format fuzz clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -40,6 +40,9 @@ test: java install ## The suite, with every third case of ours against Delta's o
 
 test-all: java install ## The suite with every case; takes half an hour and more
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
+
+errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
+	@$(BIN)/python -m tests.differential.errors $(ARGS)
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))

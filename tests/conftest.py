@@ -6,6 +6,7 @@ Tests that ask for the ``spark`` fixture get the ``spark`` marker, so ``-m "not 
 from __future__ import annotations
 
 import os
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -90,6 +91,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ["TZ"] = "UTC"  # collect() turns timestamps into local time
     time.tzset()
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Python functions of the cases run by this very Python
     home = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("airflow_delta_merge tests")
     for name, value in SESSION_SETTINGS.items():

@@ -126,6 +126,8 @@ ROW_TRACKING = [
     Case("row tracking and deletion vectors", UPSERT, does="update, insert", table=TRACKED_VECTORS, source=SOURCE),
     Case("row tracking and deletion vectors: update twice", UPDATE, does="update", table=TRACKED_VECTORS, source=SOURCE,
          before="UPDATE {t} SET n = 0 WHERE id = 2"),
+    Case("row tracking, and no statistics to count new rows by", UPSERT, table=TRACKED, source=SOURCE,
+         fails="DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS", confs={"spark.databricks.delta.stats.collect": "false"}),
     Case("row tracking and change data", UPSERT, does="update, insert", source=SOURCE,
          table=replace(PLAIN, properties={"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"})),
 ]  # fmt: skip
