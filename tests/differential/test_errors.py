@@ -8,13 +8,8 @@ from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-NOT_NULL = Table("id INT NOT NULL, name STRING NOT NULL, age INT", "(1, 'ann', 30), (2, 'bob', 40)")
-CHECKED = Table("id INT, name STRING, age INT", "(1, 'ann', 30), (2, 'bob', 40)",
-                then="ALTER TABLE {t} ADD CONSTRAINT adult CHECK (age >= 18)")  # fmt: skip
 GENERATED = Table("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "INSERT INTO {t} (id) VALUES (1)")
 STRUCT = Table("id INT, a STRUCT<x: INT>", "(1, struct(1)), (2, struct(2))")
-APPEND_ONLY = Table("id INT, name STRING, age INT", "(1, 'ann', 30), (2, 'bob', 40)",
-                    properties={"delta.appendOnly": "true"})  # fmt: skip
 
 ANALYSIS = [
     Case("a missing column in the condition", UPSERT, on="t.id = s.nope", fails="DELTA_MERGE_UNRESOLVED_EXPRESSION"),
@@ -152,29 +147,6 @@ ANALYSIS = [
 ]  # fmt: skip
 
 AT_RUN_TIME = [
-    Case("NOT NULL violated by an insert", "WHEN NOT MATCHED THEN INSERT *", table=NOT_NULL,
-         fails="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"),
-    Case("NOT NULL violated by a missing column", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", table=NOT_NULL,
-         fails="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"),
-    Case("NOT NULL violated by an update", "WHEN MATCHED THEN UPDATE SET name = NULL", table=NOT_NULL,
-         fails="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"),
-    Case("NOT NULL kept", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND s.name IS NOT NULL THEN INSERT *",
-         table=NOT_NULL, does="update, insert"),
-    Case("CHECK violated by an insert", "WHEN NOT MATCHED THEN INSERT *", table=CHECKED,
-         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
-    Case("CHECK violated by an update", "WHEN MATCHED THEN UPDATE SET age = 3", table=CHECKED,
-         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
-    Case("CHECK kept", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND s.age >= 18 THEN INSERT *", table=CHECKED,
-         does="update, insert"),
-    Case("CHECK is NULL, which is a violation too", "WHEN MATCHED THEN UPDATE SET age = NULL", table=CHECKED,
-         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
-    Case("append-only: insert", "WHEN NOT MATCHED THEN INSERT *", table=APPEND_ONLY, does="insert"),
-    Case("append-only: update", "WHEN MATCHED THEN UPDATE SET *", table=APPEND_ONLY,
-         fails="DELTA_CANNOT_MODIFY_APPEND_ONLY"),
-    Case("append-only: an upsert that updates nothing", UPSERT, table=APPEND_ONLY, does="insert",
-         source="VALUES (70, 'gil', 17) AS s(id, name, age)"),
-    Case("append-only: a delete that deletes nothing", "WHEN MATCHED THEN DELETE", table=APPEND_ONLY, does="nothing",
-         source="VALUES (70, 'gil', 17) AS s(id, name, age)"),
     Case("the source fails while it is read", UPSERT, fails="USER_RAISED_EXCEPTION",
          source="SELECT id, name, CAST(raise_error('bad row') AS INT) AS age FROM VALUES (2, 'B') AS v(id, name)"),
     Case("an arithmetic overflow", "WHEN MATCHED THEN UPDATE SET name = CAST(t.id + 2147483647 AS STRING)",

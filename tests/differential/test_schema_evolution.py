@@ -20,7 +20,6 @@ MORE = "VALUES (2, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 MORE_NONE_MATCHES = "VALUES (20, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 STRUCT = Table("id INT, a STRUCT<x: INT>", "(1, struct(1)), (2, NULL)")
 WIDER_STRUCT = "SELECT id, named_struct('x', id, 'y', 'new') AS a FROM VALUES (1), (2), (3) AS s(id)"
-WIDEN = {"delta.enableTypeWidening": "true"}
 
 CASES = [
     Case("a new column: upsert", UPSERT, does="update, insert", table=TABLE, source=MORE, evolves=True),
@@ -88,29 +87,6 @@ CASES = [
     Case("a new field in a map of structs", UPSERT, does="update, insert", evolves=True,
          table=Table("id INT, a MAP<STRING, STRUCT<x: INT>>", "(1, map('k', struct(1))), (2, NULL)"),
          source="SELECT id, map('k', named_struct('x', id, 'y', 'n')) AS a FROM VALUES (1), (3) AS s(id)"),
-    Case("a wider type, no type widening", UPSERT, does="update, insert", table=Table("id INT, n INT", "(1, 1)"),
-         source="VALUES (1, 5L), (2, 6L) AS s(id, n)", evolves=True),
-    Case("a wider type, type widening", UPSERT, does="update, insert",
-         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
-         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)", evolves=True),
-    Case("a wider type, type widening, no evolution", UPSERT, fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
-         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)"),
-    Case("a wider key", UPSERT, does="update, insert", table=Table("id SMALLINT, n INT", "(1S, 1)", properties=WIDEN),
-         source="VALUES (1, 5), (70000, 6) AS s(id, n)", evolves=True),
-    Case("a wider field of a struct", UPSERT, does="update, insert", evolves=True,
-         table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))", properties=WIDEN),
-         source="SELECT id, named_struct('x', 5000000000L) AS a FROM VALUES (1), (3) AS s(id)"),
-    Case("a wider type of a column that a constraint names", UPSERT, fails="DELTA_CONSTRAINT_DATA_TYPE_MISMATCH",
-         table=Table("id INT, n INT", "(1, 1)", properties=WIDEN,
-                     then="ALTER TABLE {t} ADD CONSTRAINT c CHECK (n > 0)"),
-         source="SELECT 1 AS id, 5L AS n", evolves=True),
-    Case("a wider type of a column that another is generated from", UPSERT, evolves=True,
-         fails="DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH", source="SELECT 1 AS id, 5L AS n",
-         table=Table("id INT, n INT, g INT GENERATED ALWAYS AS (n * 2)", "INSERT INTO {t} (id, n) VALUES (1, 1)",
-                     properties=WIDEN)),
-    Case("a decimal of another scale", UPSERT, does="update", evolves=True, source="SELECT 1 AS id, 1.000001 AS n",
-         table=Table("id INT, n DECIMAL(10, 2)", "(1, 1)", properties=WIDEN)),
     Case("a new column of NULL type, where reads drop such columns", UPSERT, fails="DELTA_MERGE_ADD_VOID_COLUMN",
          table=TABLE, evolves=True, source="SELECT 2 AS id, 'B' AS v, NULL AS n",
          confs={"spark.databricks.delta.createDataFrame.dropNullColumns": "true"}),
