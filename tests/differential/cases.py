@@ -86,6 +86,7 @@ class Case:
     :param meanwhile: statements that another session runs while the merge reads its source, with ``{t}``.
     :param confs: session settings during ``before`` and the merge.
     :param by_name: name the target by the catalog instead of by its path.
+    :param executor: which of ours must run, e.g. "InsertOnlyMergeExecutor".
     :param without: columns left out of the comparison, because their values are made up (``rand()``, identity).
     """
 
@@ -103,6 +104,7 @@ class Case:
     meanwhile: tuple[str, ...] | str = ()
     confs: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = False
+    executor: str = ""
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -163,7 +163,7 @@ class Harness:
         def fill(sql: str) -> str:
             return sql.replace("{s}", source).replace("{t}", table).replace("{path}", str(path))
 
-        with self._settings(case.confs):
+        with self.settings(case.confs):
             for statement in case.before:
                 self.spark.sql(fill(statement)).collect()
             before = DeltaTableLog.read(path)
@@ -201,7 +201,7 @@ class Harness:
         jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self.spark._jsparkSession, hadoop_path)
 
     @contextmanager
-    def _settings(self, confs: Mapping[str, str]) -> Iterator[None]:
+    def settings(self, confs: Mapping[str, str]) -> Iterator[None]:
         old = {name: self.spark.conf.get(name, None) for name in confs}
         try:
             for name, value in confs.items():
@@ -218,7 +218,7 @@ class Harness:
         """The folder of the table, built when it is asked for the first time."""
         if table not in self._templates:
             path = self.home / "templates" / str(next(self._numbers))
-            with self._settings(dict(table.confs)):
+            with self.settings(dict(table.confs)):
                 for statement in table.statements:
                     self.spark.sql(statement.replace("{t}", f"delta.`{path}`")).collect()
             if table.edits:
@@ -248,6 +248,8 @@ class Harness:
         if builtin.failed or ours.failed:
             yield from _error_differences(builtin, ours)
             return
+        if case.executor and ours.result and ours.result.executor != case.executor:
+            yield f"executor: {ours.result.executor} ({ours.result.executor_reason}) instead of {case.executor}"
         if builtin.num_rows != ours.num_rows:
             yield f"{NUM_ROWS}: built-in {builtin.num_rows}, ours {ours.num_rows}"
         yield from _state_differences(builtin, ours)

@@ -37,6 +37,20 @@ CASES = [
          does="update, insert", table=Table("id INT, a STRUCT<`x y`: INT, z: INT>", "(1, struct(1, 2))",
          properties={"delta.columnMapping.mode": "name"}),
          source="SELECT id, named_struct('x y', id, 'z', id) a FROM VALUES (1), (2) AS s(id)"),
+    Case("mapped by id, renamed, with deletion vectors", UPSERT, does="update, insert",
+         table=replace(RENAMED, properties={"delta.columnMapping.mode": "id", "delta.enableDeletionVectors": "true"}),
+         source="VALUES (2, 'B', 20), (9, 'I', 90) AS s(id, w, v)"),
+    Case("mapped by id, a new column", UPSERT, does="update, insert", table=ID_MAPPED, evolves=True,
+         source="VALUES (2, 'B', 20, 1), (9, 'I', 90, 2) AS s(id, v, n, more)"),
+    Case("mapped later, files of before", UPSERT, does="update, insert", source=SOURCE,
+         table=replace(PLAIN, then=("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+                                    "INSERT INTO {t} VALUES (7, 'g', 7)"))),
+    Case("mapped, partition column renamed", UPSERT, does="update, insert",
+         table=replace(NAME_MAPPED, partitioned_by="v", then="ALTER TABLE {t} RENAME COLUMN v TO w"),
+         source="VALUES (2, 'B', 20), (9, NULL, 90) AS s(id, w, n)"),
+    Case("mapped, a nested field renamed and set", "WHEN MATCHED THEN UPDATE SET a.y = 5", does="update",
+         table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))", properties={"delta.columnMapping.mode": "name"},
+                     then="ALTER TABLE {t} RENAME COLUMN a.x TO y"), source="SELECT 1 AS id"),
 ]  # fmt: skip
 
 

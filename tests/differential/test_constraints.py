@@ -39,6 +39,29 @@ CASES = [
          does="update, insert"),
     Case("CHECK is NULL, which is a violation too", "WHEN MATCHED THEN UPDATE SET age = NULL", table=CHECKED,
          fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
+    Case("NOT NULL in a struct: kept", UPSERT, does="update, insert",
+         table=Table("id INT, a STRUCT<x: INT NOT NULL>", "(1, named_struct('x', 1))"),
+         source="SELECT id, named_struct('x', 5) AS a FROM VALUES (1), (2) AS s(id)"),
+    Case("CHECK on a nested field", "WHEN MATCHED THEN UPDATE SET a.x = -1", source="SELECT 1 AS id",
+         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+         table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))",
+                     then="ALTER TABLE {t} ADD CONSTRAINT c CHECK (a.x > 0)")),
+    Case("CHECK with deletion vectors", "WHEN MATCHED THEN UPDATE SET age = 3", source="SELECT 1 AS id",
+         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+         table=replace(CHECKED, properties={"delta.enableDeletionVectors": "true"})),
+    Case("CHECK and NOT NULL with change data: deletes and kept rows", "WHEN MATCHED AND s.age > 41 THEN DELETE "
+         "WHEN MATCHED THEN UPDATE SET age = 20 WHEN NOT MATCHED AND s.age = 18 THEN INSERT (id, name, age) "
+         "VALUES (s.id, 'x', s.age)", does="update, insert",
+         table=replace(CHECKED, columns=NOT_NULL.columns, properties={"delta.enableChangeDataFeed": "true"})),
+    Case("CHECK on the partition column", "WHEN MATCHED THEN UPDATE SET p = 'z'", source="SELECT 1 AS id",
+         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+         table=Table("id INT, p STRING", "(1, 'a'), (2, 'b')", partitioned_by="p",
+                     then="ALTER TABLE {t} ADD CONSTRAINT c CHECK (p < 'c')")),
+    Case("CHECK on a mapped column that was renamed", "WHEN MATCHED THEN UPDATE SET w = 0", source="SELECT 1 AS id",
+         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+         table=Table("id INT, v INT", "(1, 1)", properties={"delta.columnMapping.mode": "name"},
+                     then=("ALTER TABLE {t} RENAME COLUMN v TO w", "ALTER TABLE {t} ADD CONSTRAINT c CHECK (w > 0)"))),
+    Case("CHECK that no row of a delete is asked", "WHEN MATCHED THEN DELETE", does="delete", table=CHECKED),
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.differential.cases import Case, Table
@@ -25,6 +27,20 @@ CASES = [
          evolves=True),
     Case("default: DEFAULT as value", "WHEN MATCHED THEN UPDATE SET v = DEFAULT", table=DEFAULTS, source=SOME,
          fails="DELTA_MERGE_UNRESOLVED_EXPRESSION"),
+    Case("default: an expression", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert", source=SOME,
+         table=Table("id INT, at DATE DEFAULT date_add(DATE'2024-01-01', 5)", "(1, DATE'2020-01-01')",
+                     properties={"delta.feature.allowColumnDefaults": "supported"})),
+    Case("default: a partition column", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert", source=SOME,
+         table=replace(DEFAULTS, partitioned_by="v")),
+    Case("default: in two of three insert clauses", "WHEN NOT MATCHED AND s.id = 8 THEN INSERT (id, v) VALUES (s.id, "
+         "'x') WHEN NOT MATCHED AND s.id = 9 THEN INSERT (id, n) VALUES (s.id, 1) WHEN NOT MATCHED THEN INSERT * ",
+         does="insert", table=DEFAULTS, source="VALUES (8, 'h', 8), (9, 'i', 9), (10, 'j', 10) AS s(id, v, n)"),
+    Case("default: with change data and deletion vectors", "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) "
+         "VALUES (s.id)", does="delete, insert", source=SOME,
+         table=replace(DEFAULTS, properties={**dict(DEFAULTS.properties), "delta.enableChangeDataFeed": "true",
+                                             "delta.enableDeletionVectors": "true"})),
+    Case("default: changed after rows were written", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert",
+         source=SOME, table=replace(DEFAULTS, then="ALTER TABLE {t} ALTER COLUMN v SET DEFAULT 'other'")),
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.differential.cases import Case, Table
@@ -34,6 +36,20 @@ CASES = [
          on="t.id = s.id AND t.at = s.at"),
     Case("generated partition: rows move", "WHEN MATCHED THEN UPDATE SET at = TIMESTAMP'2030-01-01'", does="update",
          table=BY_YEAR, source=SOME),
+    Case("generated: with deletion vectors", "WHEN MATCHED THEN UPDATE SET id = s.id + 10 WHEN NOT MATCHED THEN INSERT "
+         "(id) VALUES (s.id)", does="update, insert", source=SOME,
+         table=replace(GENERATED, properties={"delta.enableDeletionVectors": "true"})),
+    Case("generated: by-source update of its source", "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET id = t.id + 100",
+         does="update", table=GENERATED, source=SOME),
+    Case("generated: set by hand, and wrong", "WHEN MATCHED THEN UPDATE SET twice = 5", table=GENERATED, source=SOME,
+         fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
+    Case("generated: set by hand, and right", "WHEN MATCHED THEN UPDATE SET twice = 4", does="update", table=GENERATED,
+         source=SOME),
+    Case("generated: NULL of NULL", "WHEN NOT MATCHED THEN INSERT (id) VALUES (NULL)", does="insert", table=GENERATED,
+         source=SOME),
+    Case("generated: two, one in each of two insert clauses", "WHEN NOT MATCHED AND s.id > 50 THEN INSERT (id, twice) "
+         "VALUES (s.id, s.id * 2) WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert", table=GENERATED,
+         source="VALUES (8), (9), (99) AS s(id)"),
 ]  # fmt: skip
 
 

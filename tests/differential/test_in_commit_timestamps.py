@@ -16,6 +16,15 @@ SOURCE = "VALUES (2, 'B', 20), (3, 'C', 30), (9, 'I', 90) AS s(id, v, n)"
 CASES = [
     Case("in-commit timestamps", UPSERT, does="update, insert", source=SOURCE,
          table=replace(PLAIN, properties={"delta.enableInCommitTimestamps": "true"})),
+    Case("in-commit timestamps: insert only", "WHEN NOT MATCHED THEN INSERT *", does="insert", source=SOURCE,
+         table=replace(PLAIN, properties={"delta.enableInCommitTimestamps": "true"})),
+    Case("in-commit timestamps: switched on later", UPSERT, does="update, insert", source=SOURCE,
+         table=replace(PLAIN, then="ALTER TABLE {t} SET TBLPROPERTIES (delta.enableInCommitTimestamps = true)")),
+    Case("in-commit timestamps: with change data", UPSERT, does="update, insert", source=SOURCE,
+         table=replace(PLAIN, properties={"delta.enableInCommitTimestamps": "true",
+                                          "delta.enableChangeDataFeed": "true"})),
+    Case("in-commit timestamps: nothing to do", "WHEN MATCHED AND false THEN DELETE", does="nothing", source=SOURCE,
+         table=replace(PLAIN, properties={"delta.enableInCommitTimestamps": "true"})),
 ]  # fmt: skip
 
 

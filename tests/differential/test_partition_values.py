@@ -55,6 +55,20 @@ CASES = [
          + ", ('new/=%', 77) AS s(p, id)", on="t.p = s.p"),
     Case("partition value of an empty string is NULL", INSERT, does="insert", table=ODD_PARTITIONS,
          source="VALUES (99, ''), (98, NULL) AS s(id, p)"),
+    Case("partitioned: the file names of a partition that is new", INSERT, does="insert",
+         table=Table("id INT, p STRING", (), partitioned_by="p"), source="VALUES (1, 'x y'), (2, NULL) AS s(id, p)"),
+    Case("partitioned: with deletion vectors, rows move", "WHEN MATCHED THEN UPDATE SET p = 'moved/to'", does="update",
+         source=SOURCE, table=Table(COLUMNS, ROWS, partitioned_by="p",
+                                    properties={"delta.enableDeletionVectors": "true"})),
+    Case("partitioned: a date before the calendar's reform", UPSERT, does="update, insert", on="t.p = s.p",
+         table=Table("id INT, p DATE", "(1, DATE'1582-10-04'), (2, DATE'0001-01-01')", partitioned_by="p"),
+         source="VALUES (5, DATE'1582-10-04'), (6, DATE'1582-10-15') AS s(id, p)"),
+    Case("partitioned: timestamps in another time zone", UPSERT, does="update, insert", on="t.p = s.p",
+         table=Table("id INT, p TIMESTAMP", "(1, TIMESTAMP'2024-03-31 00:30:00'), (2, TIMESTAMP'2024-06-01 12:00:00')",
+                     partitioned_by="p"), confs={"spark.sql.session.timeZone": "Europe/Berlin"},
+         source="VALUES (5, TIMESTAMP'2024-03-31 00:30:00Z'), (6, TIMESTAMP'2024-03-31 00:30:00') AS s(id, p)"),
+    Case("partitioned: an empty string beside NULL", "WHEN NOT MATCHED THEN INSERT *", does="insert", on="t.p <=> s.p",
+         table=ODD_PARTITIONS, source="VALUES (99, ''), (98, 'new') AS s(id, p)"),
 ]  # fmt: skip
 
 PARTITION_TYPES = [

@@ -35,6 +35,23 @@ CASES = [
          fails="DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS", confs={"spark.databricks.delta.stats.collect": "false"}),
     Case("row tracking and change data", UPSERT, does="update, insert", source=SOURCE,
          table=replace(PLAIN, properties={"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"})),
+    Case("row tracking: all kinds of clauses", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT} WHEN NOT MATCHED BY "
+         "SOURCE AND t.id = 1 THEN UPDATE SET n = 0 WHEN NOT MATCHED BY SOURCE THEN DELETE",
+         does="update, delete, insert", table=TRACKED, source=SOURCE),
+    Case("row tracking: partitioned, rows move", "WHEN MATCHED THEN UPDATE SET v = 'moved'", does="update",
+         table=replace(TRACKED, partitioned_by="v"), source=SOURCE),
+    Case("row tracking: switched on later", UPSERT, does="update, insert", source=SOURCE,
+         table=replace(PLAIN, then="ALTER TABLE {t} SET TBLPROPERTIES (delta.enableRowTracking = true)")),
+    Case("row tracking: with column mapping", UPSERT, does="update, insert", source=SOURCE, table=replace(PLAIN,
+         properties={"delta.enableRowTracking": "true", "delta.columnMapping.mode": "name"})),
+    Case("row tracking: a new column", UPSERT, does="update, insert", table=TRACKED, evolves=True,
+         source="VALUES (2, 'B', 20, 1), (9, 'I', 90, 2) AS s(id, v, n, more)"),
+    Case("row tracking: after OPTIMIZE", UPSERT, does="update, insert", source=SOURCE,
+         table=replace(TRACKED, then="OPTIMIZE {t}")),
+    Case("row tracking, deletion vectors and change data: all kinds", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT}",
+         does="update, delete, insert", source=SOURCE, table=replace(TRACKED_VECTORS, properties={
+         "delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true",
+         "delta.enableChangeDataFeed": "true"})),
 ]  # fmt: skip
 
 

@@ -29,6 +29,32 @@ CASES = [
          table=Table("k STRING, n INT", ("(concat(repeat('a', 40), '😀'), 1)", "(repeat('\uffff', 40), 2)")),
          source="SELECT concat(repeat('a', 40), '😀') k, 1 n UNION ALL SELECT repeat('\uffff', 40), 5"
                 " UNION ALL SELECT '😀', 6"),
+    Case("indexed columns: the first one only", UPSERT, does="update, insert", source=SOURCE,
+         table=Table(COLUMNS, ROWS, properties={"delta.dataSkippingNumIndexedCols": "1"})),
+    Case("indexed columns: all", UPSERT, does="update, insert", source=SOURCE,
+         table=Table(COLUMNS, ROWS, properties={"delta.dataSkippingNumIndexedCols": "-1"})),
+    Case("statistics on a nested column", UPSERT, does="update, insert",
+         table=Table("id INT, a STRUCT<x: INT, y: STRING>", "(1, struct(1, 'a')), (2, NULL)",
+                     properties={"delta.dataSkippingStatsColumns": "a.x"}),
+         source="SELECT id, named_struct('x', 5, 'y', 'b') AS a FROM VALUES (2), (3) AS s(id)"),
+    Case("statistics on a mapped column", UPSERT, does="update, insert", source=SOURCE,
+         table=Table(COLUMNS, ROWS, properties={"delta.dataSkippingStatsColumns": "p,v",
+                                                "delta.columnMapping.mode": "name"})),
+    Case("statistics with deletion vectors: wide bounds", "WHEN MATCHED THEN UPDATE SET v = s.v", does="update",
+         source=SOURCE, table=Table(COLUMNS, ROWS, properties={"delta.enableDeletionVectors": "true"})),
+    Case("statistics switched off by the session", UPSERT, does="update, insert", source=SOURCE,
+         table=Table(COLUMNS, ROWS), confs={"spark.databricks.delta.stats.collect": "false"}),
+    Case("statistics of columns that are all NULL", UPSERT, does="update, insert",
+         table=Table("id INT, v STRING, d DATE", "(1, NULL, NULL)"),
+         source="SELECT id, CAST(NULL AS STRING) AS v, CAST(NULL AS DATE) AS d FROM VALUES (1), (2) AS s(id)"),
+    Case("a key whose statistics are NaN", UPSERT, does="update, insert", on="t.k = s.k",
+         table=Table("k DOUBLE, n INT", ("(CAST('NaN' AS DOUBLE), 1), (1.5, 2)", "(7, 3)")),
+         source="VALUES (CAST('NaN' AS DOUBLE), 10), (7D, 30), (8D, 40) AS s(k, n)"),
+    Case("timestamps whose statistics are cut to milliseconds", UPSERT, does="update, insert", on="t.k = s.k",
+         table=Table("k TIMESTAMP, n INT", ("(TIMESTAMP'2024-01-01 00:00:00.123456', 1)",
+                                            "(TIMESTAMP'2024-06-01 00:00:00.999999', 2)")),
+         source="VALUES (TIMESTAMP'2024-01-01 00:00:00.123456', 10), (TIMESTAMP'2024-06-01 00:00:00.999999', 20), "
+                "(TIMESTAMP'2024-06-01 00:00:00.999998', 30) AS s(k, n)"),
 ]  # fmt: skip
 
 
