@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all lint format fuzz clean
+.PHONY: help java install demo test test-all errors lint format fuzz clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -35,11 +35,14 @@ demo: java install ## Three days of real flights through Airflow into a Delta ta
 	@$(BIN)/python scripts/demo.py
 
 # By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
-test: java install ## The suite, with every third case of ours against Delta's own MERGE (ARGS="-k word" for a part)
+test: java install ## The suite, with one in four cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-test-all: java install ## The suite with every case; takes half an hour and more
+test-all: java install ## The suite with every case; takes an hour or so
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
+
+errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
+	@$(BIN)/python -m tests.differential.errors $(ARGS)
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))

@@ -152,6 +152,7 @@ class MergeIntoCommand:
 
         An attempt whose materialized source got lost with an executor is given up and begun anew.
         """
+        self._statement.refuse_void_columns()
         attempts = max_attempts(self._gateway)
         with shown_in_spark_ui(self._gateway, self._statement):
             while True:

@@ -21,6 +21,7 @@ class Table:
     :param properties: table properties.
     :param then: further statements, with ``{t}`` for the table.
     :param confs: session settings while it is built.
+    :param edits: texts of the log and what replaces them, at the end: for states that no statement leads to.
     """
 
     columns: str
@@ -31,6 +32,7 @@ class Table:
     properties: tuple[tuple[str, str], ...] | Mapping[str, str] = ()
     then: tuple[str, ...] | str = ()
     confs: tuple[tuple[str, str], ...] | Mapping[str, str] = ()
+    edits: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("rows", "then"):
@@ -81,8 +83,10 @@ class Case:
     :param merge: the whole statement, where the form above is too narrow, with ``{t}`` and ``{s}``.
     :param evolves: ``WITH SCHEMA EVOLUTION``.
     :param before: statements run before the merge, for each engine anew, with ``{t}`` and ``{s}``.
+    :param meanwhile: statements that another session runs while the merge reads its source, with ``{t}``.
     :param confs: session settings during ``before`` and the merge.
     :param by_name: name the target by the catalog instead of by its path.
+    :param executor: which of ours must run, e.g. "InsertOnlyMergeExecutor".
     :param without: columns left out of the comparison, because their values are made up (``rand()``, identity).
     """
 
@@ -97,13 +101,16 @@ class Case:
     merge: str = ""
     evolves: bool = False
     before: tuple[str, ...] | str = ()
+    meanwhile: tuple[str, ...] | str = ()
     confs: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = False
+    executor: str = ""
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.before, str):
-            object.__setattr__(self, "before", (self.before,))
+        for name in ("before", "meanwhile"):
+            if isinstance(statement := getattr(self, name), str):
+                object.__setattr__(self, name, (statement,))
         if not (self.does or self.fails):
             raise ValueError(f"{self.name}: say what the case does, or how it fails")
         if self.does != ANYTHING and (unknown := set(self.kinds) - {*KINDS}):

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ import pytest
 
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
-from tests.differential.delta_log import Action, DeltaTableLog
+from tests.differential.delta_log import Action, DeltaTableLog, edit_log
+from tests.differential.meanwhile import Meanwhile
 from tests.differential.plain_rows import can_read_plainly, read_plainly
 
 if TYPE_CHECKING:
@@ -165,15 +166,21 @@ class Harness:
         def fill(sql: str) -> str:
             return sql.replace("{s}", source).replace("{t}", table).replace("{path}", str(path))
 
-        with self._settings(case.confs):
+        with self.settings(case.confs):
             for statement in case.before:
                 self.spark.sql(fill(statement)).collect()
             before = DeltaTableLog.read(path)
             outcome = Outcome(path, table, before, before)
-            try:
-                engine(fill(case.statement), outcome)
-            except Exception as error:  # compared, whatever it is
-                outcome.error = error
+            other = Meanwhile(self.spark, path, [*map(fill, case.meanwhile)]) if case.meanwhile else None
+            if other:
+                source = other.pausing(source)
+            with other or nullcontext():
+                try:
+                    engine(fill(case.statement), outcome)
+                except Exception as error:  # compared, whatever it is
+                    outcome.error = error
+            if other:
+                outcome.before = other.log
         outcome.after = DeltaTableLog.read(path)
         if case.by_name:
             self.spark.sql(f"DROP TABLE IF EXISTS {table}")
@@ -197,7 +204,7 @@ class Harness:
         jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self.spark._jsparkSession, hadoop_path)
 
     @contextmanager
-    def _settings(self, confs: Mapping[str, str]) -> Iterator[None]:
+    def settings(self, confs: Mapping[str, str]) -> Iterator[None]:
         old = {name: self.spark.conf.get(name, None) for name in confs}
         try:
             for name, value in confs.items():
@@ -214,9 +221,11 @@ class Harness:
         """The folder of the table, built when it is asked for the first time."""
         if table not in self._templates:
             path = self.home / "templates" / str(next(self._numbers))
-            with self._settings(dict(table.confs)):
+            with self.settings(dict(table.confs)):
                 for statement in table.statements:
                     self.spark.sql(statement.replace("{t}", f"delta.`{path}`")).collect()
+            if table.edits:
+                edit_log(path, table.edits)
             self._templates[table] = path
         return self._templates[table]
 
@@ -242,6 +251,8 @@ class Harness:
         if builtin.failed or ours.failed:
             yield from _error_differences(builtin, ours)
             return
+        if case.executor and ours.result and ours.result.executor != case.executor:
+            yield f"executor: {ours.result.executor} ({ours.result.executor_reason}) instead of {case.executor}"
         if builtin.num_rows != ours.num_rows:
             yield f"{NUM_ROWS}: built-in {builtin.num_rows}, ours {ours.num_rows}"
         yield from _state_differences(builtin, ours)
@@ -303,7 +314,9 @@ class Harness:
         lines += [f"  {statement};" for statement in case.table.statements]
         lines += [f"  source: {s};" for s in (case.source_table.statements if case.source_table else [])]
         lines += [f"  SET {name} = {value};" for name, value in case.confs.items()]
+        lines += [f"  in the log: {old} -> {new}" for old, new in case.table.edits]
         lines += [f"  {statement};" for statement in case.before]
+        lines += [f"  meanwhile: {statement};" for statement in case.meanwhile]
         relation = case.source_relation("{s}" if case.source_table else None)
         lines += [f"  {case.statement.replace('{s}', relation)}"]
         if ours.result is not None:
@@ -329,11 +342,12 @@ def _error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
             yield f"{who} failed and yet committed version {outcome.after.version}"
 
 
-def error_condition(error: Exception | None) -> str | None:
+def error_condition(error: BaseException | None) -> str | None:
     """The error condition that tells what happened, e.g. ``DIVIDE_BY_ZERO``; the exception's class if there is none."""
     error = _meant(error)
     if isinstance(error, MergeExecutionError):
-        return error.condition
+        # Some of Delta's exceptions have no condition: there it must be the same exception at least.
+        return error.condition or error_condition(error.__cause__)
     conditions = list(_conditions(error))
     meant = [condition for condition in conditions if condition not in _WRAPPERS]
     if meant:
@@ -352,7 +366,7 @@ def _short(error: Exception | None) -> str:
     return f"{type(error).__name__}: {str(_meant(error))[:300]}"
 
 
-def _conditions(error: Exception | None) -> Iterator[str]:
+def _conditions(error: BaseException | None) -> Iterator[str]:
     from pyspark.errors import PySparkException
 
     if isinstance(error, PySparkException) and (condition := error.getCondition()):
@@ -365,7 +379,7 @@ def _conditions(error: Exception | None) -> Iterator[str]:
             yield condition
 
 
-def _java_chain(error: Exception | None) -> Iterator[JavaObject]:
+def _java_chain(error: BaseException | None) -> Iterator[JavaObject]:
     java_error = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(20):
         if java_error is None:
@@ -374,7 +388,7 @@ def _java_chain(error: Exception | None) -> Iterator[JavaObject]:
         java_error = java_error.getCause()
 
 
-def _root_class(error: Exception | None) -> str:
+def _root_class(error: BaseException | None) -> str:
     chain = list(_java_chain(error))
     return str(chain[-1].getClass().getName()) if chain else type(error).__name__
 
@@ -468,7 +482,7 @@ def _result_differences(ours: Outcome) -> Iterator[str]:
     assert result is not None
     said = {
         "version": (result.version, ours.before.version + 1),
-        "version_read": (result.version_read, ours.before.version),
+        "version_read": (result.version_read, ours.commit_info["readVersion"]),
         "num_files_before_skipping": (result.num_files_before_skipping, len(ours.before.files)),
         "num_removed_files": (result.num_removed_files, metrics.get("numTargetFilesRemoved")),
         "num_added_files": (result.num_added_files, metrics.get("numTargetFilesAdded")),

@@ -39,13 +39,6 @@ ONE_CLAUSE = [
     Case("delete if, with a NULL", "WHEN MATCHED AND t.age IS NULL THEN DELETE", does="nothing"),
     Case("delete if, never", "WHEN MATCHED AND s.name = 'zoe' THEN DELETE", does="nothing"),
     Case("delete if false", "WHEN MATCHED AND false THEN DELETE", does="nothing"),
-    Case("insert all columns", INSERT_ALL, does="insert"),
-    Case("insert some columns", "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)", does="insert"),
-    Case("insert, other order", "WHEN NOT MATCHED THEN INSERT (age, id) VALUES (s.age + 1, s.id)", does="insert"),
-    Case("insert constants", "WHEN NOT MATCHED THEN INSERT (id, name, age) VALUES (0, 'x', NULL)", does="insert"),
-    Case("insert if", "WHEN NOT MATCHED AND s.name IS NOT NULL THEN INSERT *", does="insert"),
-    Case("insert if, never", "WHEN NOT MATCHED AND s.age > 1000 THEN INSERT *", does="nothing"),
-    Case("insert if false", "WHEN NOT MATCHED AND false THEN INSERT *", does="nothing"),
 ]
 
 SEVERAL_CLAUSES = [
@@ -68,20 +61,6 @@ SEVERAL_CLAUSES = [
            WHEN MATCHED THEN UPDATE SET name = 'third'""",
         does="update",
         source=EVERYBODY,
-    ),
-    Case(
-        "three inserts, the first that applies",
-        """WHEN NOT MATCHED AND s.id = 7 THEN INSERT (id, name) VALUES (s.id, 'first')
-           WHEN NOT MATCHED AND s.id <= 8 THEN INSERT (id, age) VALUES (s.id, 2)
-           WHEN NOT MATCHED THEN INSERT *""",
-        does="insert",
-        source="VALUES (7, 'a', 1), (8, 'b', 2), (9, 'c', 3) AS s(id, name, age)",
-    ),
-    Case(
-        "two inserts that leave a row out",
-        """WHEN NOT MATCHED AND s.id = 7 THEN INSERT (id) VALUES (s.id)
-           WHEN NOT MATCHED AND s.id = 9 THEN INSERT *""",
-        does="insert",
     ),
     Case(
         "two conditional updates that leave a row alone",

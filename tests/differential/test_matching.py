@@ -10,7 +10,6 @@ from tests.differential.harness import Harness
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 UPDATE = "WHEN MATCHED THEN UPDATE SET *"
 DELETE = "WHEN MATCHED THEN DELETE"
-INSERT = "WHEN NOT MATCHED THEN INSERT *"
 
 WITH_NULLS = Table(
     "id INT, k STRING, n INT",
@@ -41,11 +40,6 @@ CONDITIONS = [
     Case("a condition on the target only", DELETE, does="delete", on="t.age > 40", source="VALUES (1) AS s(id)"),
     Case("a condition on the source only", DELETE, does="delete", on="s.id = 8"),
     Case("a condition on constants", UPSERT, does="insert", on="1 = 2"),
-    Case("insert only on a condition that is false", INSERT, does="insert", on="1 = 2"),
-    Case("insert only on a condition that is true", INSERT, does="nothing", on="true"),
-    Case("insert only on the target alone", INSERT, does="nothing", on="t.age > 40"),
-    Case("insert only on the target alone, met by nobody", INSERT, does="insert", on="t.age > 400"),
-    Case("insert only on the source alone", INSERT, does="insert", on="s.age > 20"),
     Case("unqualified columns", "", does="update, insert",
          source="VALUES (2), (9) AS s(key)",
          merge="MERGE INTO {t} USING {s} ON id = key WHEN MATCHED THEN UPDATE SET id = key + 10 "
@@ -77,10 +71,6 @@ NULL_KEYS = [
          on="t.id = s.id AND t.k = s.k"),
     Case("a NULL in one of two null-safe keys", UPSERT, does="update, insert", table=WITH_NULLS, source=NULL_SOURCE,
          on="t.id <=> s.id AND t.k <=> s.k"),
-    Case("insert only, NULL keys", INSERT, does="insert", table=WITH_NULLS, source=NULL_SOURCE),
-    Case("insert only, null-safe keys", INSERT, does="insert", table=WITH_NULLS, source=NULL_SOURCE,
-         on="t.id <=> s.id"),
-    Case("insert only, all keys NULL", INSERT, does="insert", table=WITH_NULLS, source=ONE_NULL),
     Case("delete where the target's key is NULL", DELETE, does="delete", table=WITH_NULLS, source=ONE_NULL,
          on="t.id IS NULL"),
     Case("one column of NULLs only", UPSERT, does="insert", table=Table("id INT, k STRING, n INT", "(NULL, 'a', 1)"),
@@ -92,50 +82,6 @@ NULL_KEYS = [
          on="coalesce(t.id, -1) = coalesce(s.id, -1) AND t.k <=> s.k"),
 ]  # fmt: skip
 
-AMBIGUOUS = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
-DOUBLE = "VALUES (2, 'x', 1), (2, 'y', 2), (7, 'z', 3), (7, 'z', 3) AS s(id, name, age)"
-DOUBLE_NEW = "VALUES (7, 'x', 1), (7, 'y', 2), (2, 'z', 3) AS s(id, name, age)"
-
-SEVERAL_SOURCE_ROWS = [
-    Case("two source rows update one target row", UPDATE, fails=AMBIGUOUS, source=DOUBLE),
-    Case("two equal source rows update one target row", UPDATE, fails=AMBIGUOUS,
-         source="VALUES (2, 'x', 1), (2, 'x', 1) AS s(id, name, age)"),
-    Case("two source rows, an upsert", UPSERT, fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows, a clause's condition takes one", "WHEN MATCHED AND s.age = 1 THEN UPDATE SET *",
-         fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows, a clause's condition takes none", "WHEN MATCHED AND s.age = 99 THEN UPDATE SET *",
-         fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows, a condition takes none, an insert",
-         f"WHEN MATCHED AND s.age = 99 THEN UPDATE SET * {INSERT}",
-         fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows, the merge condition takes one", UPDATE, does="update", source=DOUBLE,
-         on="t.id = s.id AND s.age = 1"),
-    Case("two source rows delete one target row", DELETE, does="delete", source=DOUBLE),
-    Case("two source rows delete, others insert", f"{DELETE} {INSERT}", does="delete, insert", source=DOUBLE),
-    Case("many source rows delete many", DELETE, does="delete", on="true"),
-    Case("two source rows delete if", "WHEN MATCHED AND s.age = 1 THEN DELETE", fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows delete if true", "WHEN MATCHED AND true THEN DELETE", fails=AMBIGUOUS, source=DOUBLE),
-    Case("two source rows, delete or update", f"WHEN MATCHED AND s.age = 1 THEN DELETE {UPDATE}", fails=AMBIGUOUS,
-         source=DOUBLE),
-    Case("two source rows, delete or delete", f"WHEN MATCHED AND s.age = 1 THEN DELETE {DELETE}", fails=AMBIGUOUS,
-         source=DOUBLE),
-    Case("two source rows delete one, conditional insert",
-         f"{DELETE} WHEN NOT MATCHED AND s.age > 5 THEN INSERT *", does="delete", source=DOUBLE),
-    Case("duplicates in an insert-only source are all inserted", INSERT, does="insert", source=DOUBLE_NEW),
-    Case("duplicates in an insert-only source that match", INSERT, does="insert", source=DOUBLE),
-    Case("duplicates among the inserts of an upsert", UPSERT, does="update, insert", source=DOUBLE_NEW),
-    Case("duplicates that match in an insert-only merge without its optimisation", INSERT, fails=AMBIGUOUS,
-         source=DOUBLE, confs={"spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled": "false"}),
-    Case("one source row matches many", "WHEN MATCHED THEN UPDATE SET age = s.age", does="update",
-         on="t.id > s.id", source="VALUES (1, 'x', 1) AS s(id, name, age)"),
-    Case("many to many, one pair of them twice", "WHEN MATCHED THEN UPDATE SET age = s.age", fails=AMBIGUOUS,
-         on="t.id >= s.id", source="VALUES (1, 'x', 1), (3, 'y', 2) AS s(id, name, age)"),
-    Case("equal target rows", UPDATE, does="update",
-         table=Table("id INT, name STRING, age INT", ("(2, 'b', 1), (2, 'b', 1)", "(2, 'b', 1), (3, 'c', 1)"))),
-    Case("equal target rows, deleted by two source rows", DELETE, does="delete", source=DOUBLE,
-         table=Table("id INT, name STRING, age INT", ("(2, 'b', 1), (2, 'b', 1)", "(2, 'b', 1), (3, 'c', 1)"))),
-]  # fmt: skip
-
 
 @pytest.mark.parametrize("case", CONDITIONS, ids=str)
 def test_conditions(case: Case, engines: Harness) -> None:
@@ -144,9 +90,4 @@ def test_conditions(case: Case, engines: Harness) -> None:
 
 @pytest.mark.parametrize("case", NULL_KEYS, ids=str)
 def test_null_keys(case: Case, engines: Harness) -> None:
-    engines.check(case)
-
-
-@pytest.mark.parametrize("case", SEVERAL_SOURCE_ROWS, ids=str)
-def test_several_source_rows_for_one_target_row(case: Case, engines: Harness) -> None:
     engines.check(case)

@@ -20,7 +20,6 @@ MORE = "VALUES (2, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 MORE_NONE_MATCHES = "VALUES (20, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 STRUCT = Table("id INT, a STRUCT<x: INT>", "(1, struct(1)), (2, NULL)")
 WIDER_STRUCT = "SELECT id, named_struct('x', id, 'y', 'new') AS a FROM VALUES (1), (2), (3) AS s(id)"
-WIDEN = {"delta.enableTypeWidening": "true"}
 
 CASES = [
     Case("a new column: upsert", UPSERT, does="update, insert", table=TABLE, source=MORE, evolves=True),
@@ -88,19 +87,26 @@ CASES = [
     Case("a new field in a map of structs", UPSERT, does="update, insert", evolves=True,
          table=Table("id INT, a MAP<STRING, STRUCT<x: INT>>", "(1, map('k', struct(1))), (2, NULL)"),
          source="SELECT id, map('k', named_struct('x', id, 'y', 'n')) AS a FROM VALUES (1), (3) AS s(id)"),
-    Case("a wider type, no type widening", UPSERT, does="update, insert", table=Table("id INT, n INT", "(1, 1)"),
-         source="VALUES (1, 5L), (2, 6L) AS s(id, n)", evolves=True),
-    Case("a wider type, type widening", UPSERT, does="update, insert",
-         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
-         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)", evolves=True),
-    Case("a wider type, type widening, no evolution", UPSERT, fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-         table=Table("id INT, n INT", "(1, 1), (3, 3)", properties=WIDEN),
-         source="VALUES (1, 5000000000L), (2, 6L) AS s(id, n)"),
-    Case("a wider key", UPSERT, does="update, insert", table=Table("id SMALLINT, n INT", "(1S, 1)", properties=WIDEN),
-         source="VALUES (1, 5), (70000, 6) AS s(id, n)", evolves=True),
-    Case("a wider field of a struct", UPSERT, does="update, insert", evolves=True,
-         table=Table("id INT, a STRUCT<x: INT>", "(1, struct(1))", properties=WIDEN),
-         source="SELECT id, named_struct('x', 5000000000L) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("a new column of NULL type, where reads drop such columns", UPSERT, fails="DELTA_MERGE_ADD_VOID_COLUMN",
+         table=TABLE, evolves=True, source="SELECT 2 AS id, 'B' AS v, NULL AS n",
+         confs={"spark.databricks.delta.createDataFrame.dropNullColumns": "true"}),
+    Case("a new array of NULL type", UPSERT, fails="DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE", table=TABLE,
+         evolves=True, source="SELECT 2 AS id, 'B' AS v, array() AS l"),
+    Case("a new struct of NULLs", UPSERT, fails="DELTA_CANNOT_WRITE_EMPTY_SCHEMA.STRUCT_ALL_VOID_FIELDS", table=TABLE,
+         evolves=True, source="SELECT 2 AS id, 'B' AS v, named_struct('x', NULL) AS a"),
+    Case("a new interval, which Delta can't hold", UPSERT, fails="DELTA_UNSUPPORTED_DATA_TYPES", table=TABLE,
+         evolves=True, source="SELECT 2 AS id, 'B' AS v, INTERVAL '1' DAY AS i"),
+    Case("two new columns that differ in case", UPSERT, fails="DELTA_DUPLICATE_COLUMNS_FOUND.DATA", table=TABLE,
+         evolves=True, source="SELECT 2 AS id, 'B' AS v, 1 AS n, 2 AS N"),
+    Case("a new column _change_type beside the change feed", UPSERT, fails="RESERVED_CDC_COLUMNS_ON_WRITE",
+         evolves=True, table=replace(TABLE, properties={"delta.enableChangeDataFeed": "true"}),
+         source="SELECT 2 AS id, 'B' AS v, 'x' AS _change_type"),
+    Case("a new map in a table for Iceberg's readers", UPSERT, source="SELECT 2 AS id, 'B' AS v, map('a', 1) AS m",
+         fails="DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED_DATA_TYPE", evolves=True,
+         table=replace(TABLE, properties={"delta.enableIcebergCompatV1": "true", "delta.columnMapping.mode": "name"})),
+    Case("a new column with a space, with column mapping", UPSERT, does="update", evolves=True,
+         table=replace(TABLE, properties={"delta.columnMapping.mode": "name"}),
+         source="SELECT 2 AS id, 'B' AS v, 1 AS `a b`"),
     Case("a type that can't be merged", UPSERT, fails="DELTA_FAILED_TO_MERGE_FIELDS", evolves=True,
          table=TABLE, source="SELECT 2 AS id, array(1) AS v"),
 ]  # fmt: skip

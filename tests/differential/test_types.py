@@ -73,7 +73,6 @@ FLOATS = Table("k FLOAT, v INT", ("(0.1, 1)", "(16777216, 2)"))
 DECIMALS = Table("k DECIMAL(10, 2), v INT", ("(1.10, 1)", "(99999999.99, 2)"))
 BIG = Table("k BIGINT, v INT", ("(9007199254740992, 1)", "(9007199254740993, 2)"))
 
-NO_TYPE_CHECK = {"spark.databricks.delta.schema.typeCheck.enabled": "false"}  # Delta refuses collated columns
 
 OTHER_TYPES = [
     Case("INT key = BIGINT source", UPDATE_V, does="update", table=INTS, on="t.k = s.k",
@@ -119,11 +118,6 @@ OTHER_TYPES = [
          source="VALUES (1e300D, 10) AS s(k, v)"),
     Case("STRING keys with trailing spaces", UPDATE_V, does="update", on="t.k = s.k", table=Table("k STRING, v INT",
          ("('a', 1)", "('a ', 2)")), source="VALUES ('a ', 20), ('A', 30) AS s(k, v)"),
-    Case("collated keys outside of the file's range", UPDATE_V, does="update", on="t.k = s.k",
-         table=Table("k STRING COLLATE UTF8_LCASE, v INT", ("('abc', 1)", "('XYZ', 2)"), confs=NO_TYPE_CHECK),
-         source="SELECT CAST(k AS STRING COLLATE UTF8_LCASE) k, v FROM VALUES ('ABC', 20), ('xyz', 30) AS s(k, v)"),
-    Case("a collation in the condition", UPDATE_V, does="update", on="t.k = s.k COLLATE UTF8_LCASE",
-         table=Table("k STRING, v INT", ("('abc', 1)", "('XYZ', 2)")), source="VALUES ('ABC', 20) AS s(k, v)"),
     Case("a key of NULL type", UPDATE_V, does="nothing", table=INTS, on="t.k = s.k",
          source="VALUES (NULL, 1) AS s(k, v)"),
     Case("a key of NULL type, null-safe", UPDATE_V, does="update", table=INTS, on="t.k <=> s.k",
@@ -163,16 +157,6 @@ ASSIGNMENTS = [
          table=Table("k INT, v DECIMAL(5, 2)", "(1, 1.5)"), source="VALUES (1, 3.14159) AS s(k, v)"),
     Case("DECIMAL from too large a number", UPDATE_V, on="t.k = s.k", fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
          table=Table("k INT, v DECIMAL(5, 2)", "(1, 1.5)"), source="VALUES (1, 31415.9) AS s(k, v)"),
-    Case("VARCHAR within its length", UPSERT, does="update, insert", table=Table("id INT, v VARCHAR(3)", "(1, 'a')"),
-         source="VALUES (1, 'abc'), (2, 'ab ') AS s(id, v)"),
-    Case("VARCHAR beyond its length", UPSERT, fails="DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
-         table=Table("id INT, v VARCHAR(3)", "(1, 'a')"), source="VALUES (1, 'abcd') AS s(id, v)"),
-    Case("CHAR is padded", UPSERT, does="update, insert", table=Table("id INT, v CHAR(3)", "(1, 'a')"),
-         source="VALUES (1, 'b'), (2, 'c') AS s(id, v)"),
-    Case("CHAR as key, which the built-in fails to resolve", UPSERT,
-         fails="DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
-         table=Table("v CHAR(3), id INT", "('a', 1), ('b', 2)"),
-         source="VALUES ('a', 5), ('c', 6) AS s(v, id)", on="t.v = s.v"),
 ]  # fmt: skip
 
 PLACES = Table(

@@ -206,6 +206,18 @@ class ResolvedMerge:
         """The whole target, to resolve predicates over it."""
         return self._gateway.data_frame(self.command.target())
 
+    def refuse_void_columns(self) -> None:
+        """Refuse to add a column of NULLs without a type, where the session drops such columns when it reads.
+
+        :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
+        """
+        schema = self.command.migratedSchema()
+        if not schema.isDefined() or not self._gateway.flag("spark.databricks.delta.createDataFrame.dropNullColumns"):
+            return
+        column = self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema.get())
+        if column.isDefined():
+            raise from_throwable(self._gateway.delta("DeltaErrors").mergeAddVoidColumn(column.get()))
+
     def recache_target(self) -> None:
         """Let cached plans that read the target be computed anew."""
         session = self._gateway.session

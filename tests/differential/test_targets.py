@@ -1,0 +1,52 @@
+"""What a target can be: a name, a path, a view; small and wide tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.cases import Case, Table
+from tests.differential.harness import Harness
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+CASES = [
+    Case("by name", UPSERT, does="update, insert", by_name=True),
+    Case("by three-part name", does="update, insert", by_name=True,
+         merge=f"MERGE INTO spark_catalog.{{t}} AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of all columns", does="update, insert",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t}",
+         merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of some columns", fails="DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT id, name FROM {t}",
+         merge="MERGE INTO people AS t USING {s} AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name"),
+    Case("by a view with a filter", fails="DELTA_UNEXPECTED_PARTIAL_SCAN",
+         before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t} WHERE id > 1",
+         merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of a join", fails="DELTA_UNSUPPORTED_SOURCE",
+         before="CREATE OR REPLACE TEMPORARY VIEW pairs AS SELECT a.* FROM {t} a JOIN {t} b ON a.id = b.id",
+         merge=f"MERGE INTO pairs AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of a union", fails="DELTA_UNSUPPORTED_SOURCE",
+         before="CREATE OR REPLACE TEMPORARY VIEW twice AS SELECT * FROM {t} UNION ALL SELECT * FROM {t}",
+         merge=f"MERGE INTO twice AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a lasting view", fails="DELTA_UNSUPPORTED_SOURCE", by_name=True,
+         before="CREATE OR REPLACE VIEW default.lasting AS SELECT * FROM {t}",
+         merge=f"MERGE INTO default.lasting AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of a table with a generated column", does="update", by_name=True,
+         table=Table("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "INSERT INTO {t} (id) VALUES (1)"),
+         before="CREATE OR REPLACE TEMPORARY VIEW doubles AS SELECT * FROM {t}",
+         merge="MERGE INTO doubles AS t USING (SELECT 1 AS key) AS s ON id = key WHEN MATCHED THEN UPDATE SET id = 4"),
+    Case("merged before by another statement", UPSERT, does="update, insert",
+         before=f"MERGE INTO {{t}} AS t USING {{s}} AS s ON t.id = s.id {UPSERT} "
+                .replace("INSERT *", "INSERT (id) VALUES (s.id + 50)")),
+    Case("one table of one column", "WHEN NOT MATCHED THEN INSERT *", does="insert", table=Table("id INT", "(1)"),
+         source="VALUES (1), (2) AS s(id)"),
+    Case("a wide table", UPSERT, does="update, insert",
+         table=Table(", ".join(["id INT", *(f"c{i} INT" for i in range(60))]),
+                     "SELECT CAST(id AS INT), " + ", ".join(f"{i}" for i in range(60)) + " FROM range(5)"),
+         source="SELECT CAST(id AS INT) id, " + ", ".join(f"{i} AS c{i}" for i in range(60)) + " FROM range(3, 7)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_targets(case: Case, engines: Harness) -> None:
+    engines.check(case)
