@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import ClauseAction, ClauseKind, MergeClause
-from bench.cases import Case
+from bench.case import Case
 from bench.session import jvm
 
 if TYPE_CHECKING:

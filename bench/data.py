@@ -32,7 +32,8 @@ class Table:
     :param properties: table properties.
     :param layout: ``PARTITIONED BY (…)`` or ``CLUSTER BY (…)``.
     :param then: a statement run on the table after it was filled; ``{table}`` and ``{rows}`` are replaced.
-    :param made_by: writes the rows in place of ``columns``: called with the session and the scale.
+    :param made_by: makes the rows in place of ``columns``: called with the session, the number of rows (about as
+        many will do) and a folder for files that must stay until the table is written.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Table:
     properties: tuple[tuple[str, str], ...] = ()
     layout: str = ""
     then: str = ""
-    made_by: Callable[[SparkSession, float], DataFrame] | None = field(default=None, repr=False)
+    made_by: Callable[[SparkSession, int, Path], DataFrame] | None = field(default=None, repr=False)
 
     def with_properties(self, **properties: str) -> Table:
         """The same table with further properties, named without ``delta.``."""
@@ -90,7 +91,8 @@ class Templates:
 
     def _make_table(self, table: Table, path: Path) -> None:
         rows = table.rows_at(self.scale)
-        frame = table.made_by(self._spark, self.scale) if table.made_by else self._generated(table, rows)
+        raw = path.with_name(f"{path.name}.raw")
+        frame = table.made_by(self._spark, rows, raw) if table.made_by else self._generated(table, rows)
         view = f"rows_{uuid.uuid4().hex}"
         frame.createOrReplaceTempView(view)
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties)
@@ -105,6 +107,7 @@ class Templates:
         finally:
             self._spark.conf.unset("spark.sql.files.maxRecordsPerFile")
             self._spark.catalog.dropTempView(view)
+            shutil.rmtree(raw, ignore_errors=True)
         if table.then:
             self._spark.sql(table.then.format(table=f"delta.`{path}`", rows=rows))
 

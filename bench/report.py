@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import session
-from bench.cases import Regime
+from bench.case import Regime
 from bench.runner import CaseResult, Outcome
 
 _PACKAGES = ("pyspark", "delta-spark", "deltalake", "tpchgen-cli")
@@ -235,6 +235,21 @@ def save(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> 
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
     (folder / "report.md").write_text(markdown(results, about), encoding="utf-8")
     picture(results, folder / "benchmark.svg")
+
+
+_BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end of results -->"
+
+
+def write_docs(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
+    """Put the table between the marks in `benchmark.md`, and the picture beside it."""
+    page = folder / "benchmark.md"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{page} lacks the lines {_BEGIN!r} and {_END!r}, between which the results go.")
+    drawn = picture(results, folder / "benchmark.svg")
+    image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
+    page.write_text(f"{before}{begin}\n\n{image}{markdown(results, about)}\n{end}{after}", encoding="utf-8")
 
 
 def _commit() -> str:

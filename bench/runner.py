@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cases import Case
+from bench.case import Case
 from bench.contestants import Contestant, Facts, Run
 from bench.data import Templates, copy_table
 from bench.session import jvm
