@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,16 @@ class Bytes:
     :param vectors: files with deletion vectors.
     """
 
-    marked: tuple[Path, ...]
-    written: tuple[Path, ...]
-    vectors: tuple[Path, ...]
+    marked: tuple[Path, ...] = ()
+    written: tuple[Path, ...] = ()
+    vectors: tuple[Path, ...] = ()
 
 
 class Floor(Contestant):
     """Reads the source and the rows of the new files once, and writes these once, by Delta's writer.
 
     Where the merge makes deletion vectors, it reads the marked files' key columns and copies the vectors. Which files
-    these are is learnt beforehand from a merge by ours, which touches exactly the files that hold a changed row.
+    these are it learns from the first run of ours, which touches exactly the files that hold a changed row.
 
     :param home: a folder of its own.
     """
@@ -40,36 +41,39 @@ class Floor(Contestant):
     merges = False
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self._merged = home / "merged"
         self._case = ""
-        self._bytes = Bytes((), (), ())
+        self._bytes: Bytes | None = None
+        self._columns: list[str] = []
+
+    def watch(self, name: str, run: Run) -> None:
+        if name == "ours" and run.case.name != self._case:
+            shutil.rmtree(self._merged, ignore_errors=True)
+            copy_table(run.target, self._merged)
+            self._case, self._bytes = run.case.name, None
 
     def prepare(self, run: Run) -> None:
         super().prepare(run)
-        if run.case.name == self._case:
-            return
-        from airflow_delta_merge.engine import merge_sql
-
-        shutil.rmtree(self._home, ignore_errors=True)
-        merged = self._home / "merged"
-        copy_table(run.target, merged)
-        before = _last_version(merged)
-        merge_sql(run.spark, run.case.statement(merged, run.source))
-        self._bytes = bytes_of_commit(merged) if _last_version(merged) > before else Bytes((), (), ())
-        self._case = run.case.name
+        if run.case.name != self._case:
+            raise RuntimeError("ours did not merge, so it is not known which files are touched")
+        if self._bytes is None:
+            committed = _last_version(self._merged) > _last_version(run.target)
+            self._bytes = bytes_of_commit(self._merged) if committed else Bytes()
+            # With the change data feed files have a column of Delta's own besides.
+            self._columns = run.spark.read.format("delta").load(str(run.target)).columns
 
     def merge(self, run: Run) -> Facts:
-        spark, known = run.spark, self._bytes
+        spark, merged, known = run.spark, self._merged, self._bytes
+        assert known is not None, "prepare comes first"
         spark.read.parquet(str(run.source)).write.format("noop").mode("overwrite").save()
         if known.marked:
             marked = spark.read.option("basePath", str(run.target)).parquet(
                 *(str(run.target / path) for path in known.marked)
             )
             marked.select(*run.case.key_columns).write.format("noop").mode("overwrite").save()
-        merged = self._home / "merged"
         if known.written:
             rows = spark.read.option("basePath", str(merged)).parquet(*(str(merged / path) for path in known.written))
-            rows.write.format("delta").mode("append").save(str(run.target))
+            rows.select(*self._columns).write.format("delta").mode("append").save(str(run.target))
         for path in known.vectors:
             shutil.copy(merged / path, run.scratch)
         return Facts({"marked_files": len(known.marked), "written_files": len(known.written)})
@@ -82,7 +86,9 @@ def bytes_of_commit(table: Path) -> Bytes:
     removed = {action["remove"]["path"] for action in actions if "remove" in action}
     added = [action["add"] for action in actions if "add" in action]
     marked = [add for add in added if add["path"] in removed]
-    vectors = {_vector_name(add["deletionVector"]) for add in marked if add["deletionVector"]["storageType"] == "u"}
+    vectors = {
+        _vector_name(add["deletionVector"]) for add in marked if add.get("deletionVector", {}).get("storageType") == "u"
+    }
     return Bytes(
         marked=tuple(Path(unquote(add["path"])) for add in marked),
         written=tuple(Path(unquote(add["path"])) for add in added if add["path"] not in removed),
@@ -99,8 +105,6 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 
 
 def _uuid_of_z85(text: str) -> str:
-    import uuid
-
     words = (text[start : start + 5] for start in range(0, 20, 5))
     numbers = []
     for word in words:

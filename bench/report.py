@@ -126,7 +126,7 @@ def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-_WIDTHS = (44, 13, 13, 13, 13, 15, 12, 16)
+_WIDTHS = (50, 13, 13, 13, 13, 15, 12, 16)
 
 
 def terminal_line(cells: Sequence[str] = _HEADER) -> str:
@@ -190,6 +190,9 @@ def _notes(results: Sequence[CaseResult]) -> list[str]:
     return [f"- no delta-rs, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
 
 
+_TICKS = (0.1, 0.2, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
+
+
 def picture(results: Sequence[CaseResult], path: Path) -> bool:
     """Draw built-in ÷ ours, a bar a case; False when there is nothing to draw, or nothing to draw with."""
     drawn = [(value, result) for result in results if (value := ratio(result)) is not None]
@@ -213,12 +216,14 @@ def picture(results: Sequence[CaseResult], path: Path) -> bool:
         )  # fmt: skip
     axes.set_yticks(range(len(drawn)), [result.case.name for _, result in drawn], fontsize=8)
     axes.set_xscale("log")
-    axes.margins(x=0.15)
+    axes.margins(x=0.15, y=0.01)
+    low, high = axes.get_xlim()
+    axes.set_xticks([each for each in _TICKS if low <= each <= high], minor=False)
+    axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}×")
-    axes.tick_params(axis="x", which="both", labelsize=7)
+    axes.tick_params(axis="x", labelsize=8)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("time of Delta's built-in MERGE ÷ time of this engine (right of 1×: this engine is faster)")
+    axes.set_xlabel("built-in MERGE's time ÷ this engine's (right of 1×: faster)")
     present = [regime for regime in Regime if any(result.case.regime is regime for _, result in drawn)]
     axes.legend([Rectangle((0, 0), 1, 1, color=colours[each]) for each in present], present, loc="lower right")
     for side in ("top", "right"):

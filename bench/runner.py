@@ -165,6 +165,9 @@ class Runner:
                 outcome.seconds.append(seconds)
                 outcome.spans.append((round(started * 1000), round((started + seconds) * 1000)))
                 outcome.facts = facts
+            for other in self._contestants:
+                if other is not contestant:
+                    other.watch(contestant.name, run)
             return self.hash_of_rows(run.target) if contestant.merges else None
 
     def hash_of_rows(self, table: Path) -> RowsHash:

@@ -1,9 +1,9 @@
 """Delta's own merge benchmark: its grid of cases on a table like its own.
 
 The grid's numbers, keys and clauses are those of `benchmarks/src/main/scala/benchmark/MergeTestCases.scala` in
-delta-io/delta. The rows are made here in place of TPC-DS's `web_returns`: the same columns, order numbers that grow from
-file to file. Delta samples files, then rows, at random; here hashes choose them. Delta gives new rows random fractions
-between 0 and 1 for keys, outside of those that the table has; here they are negative whole numbers.
+delta-io/delta. The rows are made here in place of TPC-DS's `web_returns`: the same columns, order numbers that grow
+from file to file. Delta samples files, then rows, at random; here hashes choose them. Delta gives new rows random
+fractions between 0 and 1 for keys, outside of those that the table has; here they are negative whole numbers.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 from bench.cases import CASES, choose
 from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
 from bench.data import Templates
+from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
 from bench.runner import CaseResult, Runner
 
@@ -76,7 +77,7 @@ def test_a_failing_contestant_is_a_failure_and_stops_nobody(spark: SparkSession,
 
 def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSession, home: Path) -> None:
     floor = Floor(home / "floor")
-    result = run(spark, home, "small_table_dv", floor)
+    result = run(spark, home, "small_table_dv", Ours(), floor)
     assert result.failures == []
     # Each of the two files has rows that change, so both are marked and one more file or two hold the new rows.
     assert result.outcomes["floor"].facts.values["marked_files"] == 2
@@ -87,7 +88,7 @@ def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSes
 
 
 def test_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench", "--quick", "--only", "small_table", "--scale", str(TINY)]
+    command = [sys.executable, "-m", "bench", "--quick", "--profile", "--only", "small_table", "--scale", str(TINY)]
     ended = subprocess.run(
         [*command, "--home", str(tmp_path)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300
     )
@@ -102,12 +103,24 @@ def test_command_line(tmp_path: Path) -> None:
     assert saved["failures"] == []
     assert case["contestants"]["ours"]["durations_ms"]["total"] > 0
     assert "| small_table |" in (folder / "report.md").read_text()
+    profile = (folder / "profile.txt").read_text()
+    assert re.search(r"^small_table, ours: \d+ ms, [1-9]\d* stages, \d+ ms without a stage$", profile, re.MULTILINE)
+    assert "MERGE operation - materialize source" in profile
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run-")] == []
 
 
 def test_names_of_cases_are_unique() -> None:
     names = [case.name for case in CASES]
     assert len(names) == len(set(names))
+
+
+def test_time_without_a_stage() -> None:
+    def stage(submitted: int, completed: int) -> Stage:
+        return Stage("", "", "", 1, submitted, completed, 0, 0, 0)
+
+    # Two that overlap, one within another, one beyond the end.
+    stages = [stage(10, 30), stage(20, 40), stage(22, 25), stage(90, 200)]
+    assert covered_ms(stages, 0, 100) == 30 + 10
 
 
 def test_unknown_case_is_told() -> None:
