@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import statistics
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -98,6 +99,8 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
         "AIRFLOW_HOME": str(work / "airflow"),
         "AIRFLOW_CONN_SPARK_DEFAULT": _CONNECTION,
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        # Where this Python's spark-submit is; ours looks there by itself.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
