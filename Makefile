@@ -2,10 +2,11 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all errors lint format fuzz clean
+.PHONY: help java install demo test test-all errors lint format fuzz bench clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+INSTALLED_FOR_BENCH := .venv/.installed-bench
 # An environment of the caller must not end up as ours, nor an Airflow of theirs be changed.
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME AIRFLOW_HOME
@@ -47,7 +48,15 @@ errors: install ## The error conditions of MERGE, with the case that raises each
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
 
-lint: $(INSTALLED) ## ruff, and mypy strict on the package
+bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)
+	@$(BIN)/python -m bench $(ARGS)
+
+# Whenever the plain install runs anew it takes the bench group away again, hence the order.
+$(INSTALLED_FOR_BENCH): $(INSTALLED)
+	@scripts/uv.sh sync --frozen --quiet --group bench
+	@touch $@
+
+lint: $(INSTALLED) ## ruff, and mypy strict on the package and the benchmark
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

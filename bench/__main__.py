@@ -1,0 +1,131 @@
+"""Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import cold, report, session
+from bench.case import Case
+from bench.cases import CASES, QUICK, choose
+from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours
+from bench.data import Templates
+from bench.event_log import profile, read_stages
+from bench.floor import Floor
+from bench.own_cases import SCALING_GROUP
+from bench.runner import CaseResult, Runner
+
+ROUNDS = 5
+QUICK_SCALE = 0.05
+DOCS = Path(__file__).parent.parent / "docs"
+COLD_CASE = "one_day_of_a_year"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    if options.list:
+        for case in CASES:
+            print(f"{case.name:50} {case.group:12} {case.regime:15} {'' if case.in_default else 'only when named'}")
+        return 0
+    try:
+        cases = choose(options.only)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    options.home.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=options.home))
+    try:
+        return _run_cold(cases, options, work) if options.cold else _run(cases, options, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
+    folder = options.home / "results" / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    folder.mkdir(parents=True)
+    events = folder / "events" if options.profile else None
+    if events:
+        events.mkdir()
+    about = report.circumstances(_command(), options.scale, options.rounds)
+    spark = session.start(work, event_log=events)
+    results: list[CaseResult] = []
+    try:
+        contestants: list[Contestant] = [Ours(), BuiltIn(), DeltaRs(), Floor(work / "floor")]
+        templates = Templates(spark, options.home / "tables", options.scale)
+        runner = Runner(spark, templates, contestants, work=work, rounds=options.rounds)
+        print(report.terminal_line(), flush=True)
+        for case in cases:
+            results.append(runner.run(case))
+            print(report.terminal_line(report.table_row(results[-1])), flush=True)
+            report.save(results, about, folder)  # after each case: what was measured stays when the run is ended
+    finally:
+        spark.stop()
+    failures = [sentence for result in results for sentence in result.failures]
+    for line in [*report.summary(results), *(f"FAILURE: {sentence}" for sentence in failures)]:
+        print(line)
+    if events:
+        text = profile(results, read_stages(events))
+        (folder / "profile.txt").write_text(text, encoding="utf-8")
+        print(f"\n{text}")
+    if options.docs:
+        report.write_docs(results, about, DOCS)
+    print(f"Saved in {folder}")
+    return 1 if failures else 0
+
+
+def _run_cold(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
+    failed = False
+    for case in cases:
+        result = cold.run_cold(case, home=options.home, work=work, scale=options.scale, rounds=options.rounds)
+        print(f"{case.name}, cold, scale {options.scale:g}", *result.lines(), sep="\n", flush=True)
+        failed |= bool(result.other_rows)
+    return 1 if failed else 0
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cases or groups of cases, see --list")
+    parser.add_argument("--quick", action="store_true", help="a minute's look: few cases, few rows, one round")
+    parser.add_argument("--scale", type=float, help="factor on the tables' rows (default: 1, that is 4 million rows)")
+    parser.add_argument("--rounds", type=int, help=f"rounds that count, after one to warm up (default: {ROUNDS})")
+    parser.add_argument("--profile", action="store_true", help="keep Spark's event log; tell time by phase and stage")
+    parser.add_argument(
+        "--scaling", action="store_true", help="tables of 100, 1,000 and 10,000 files, the same few files touched"
+    )
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help=f"whole tasks: DeltaMergeOperator against SparkSubmitOperator + MERGE (by default {COLD_CASE})",
+    )
+    parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("--home", type=Path, default=Path(".cache/bench"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not options.only:
+        options.only = _by_default(options)
+    options.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
+    options.rounds = options.rounds or (1 if options.quick else ROUNDS)
+    options.home = options.home.absolute()
+    return options
+
+
+def _by_default(options: argparse.Namespace) -> list[str]:
+    if options.scaling:
+        return [SCALING_GROUP]
+    if options.cold:
+        return [COLD_CASE]
+    return list(QUICK) if options.quick else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

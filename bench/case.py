@@ -1,0 +1,70 @@
+"""What a case is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+from bench.data import Table
+
+
+class Regime(StrEnum):
+    """What a merge's time goes into."""
+
+    LITTLE_IN_MUCH = "little in much"
+    FIXED_COSTS = "fixed costs"
+    MUCH_TO_CHANGE = "much to change"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One merge, on one table, with one source.
+
+    :param name: what the case is, in field words; ``--only`` takes it.
+    :param regime: what its time goes into.
+    :param table: the target.
+    :param source: a SELECT over the target's template, see :meth:`bench.data.Templates.source`.
+    :param on: key columns, or a condition over ``target`` and ``source``.
+    :param clauses: the WHEN clauses.
+    :param source_query: a query instead of the plain source; ``{source}`` and ``{target}`` are replaced.
+    :param keys: the target's columns that the condition needs, where ``on`` is a condition.
+    :param group: cases that ``--only`` takes together.
+    :param in_default: whether it runs without being named.
+    :param not_in_delta_rs: why delta-rs can't do it; empty when it can.
+    """
+
+    name: str
+    regime: Regime
+    table: Table
+    source: str
+    on: str | tuple[str, ...]
+    clauses: tuple[MergeClause, ...]
+    source_query: str = ""
+    keys: tuple[str, ...] = ()
+    group: str = "own"
+    in_default: bool = True
+    not_in_delta_rs: str = ""
+
+    def config(self, target: Path, source: Path) -> MergeConfig:
+        """The merge on a copy of the table."""
+        if self.source_query:
+            query = self.source_query.format(source=f"parquet.`{source}`", target=f"delta.`{target}`")
+            merge_source = MergeSource(query=query)
+        else:
+            merge_source = MergeSource.of_path(str(source), format="parquet")
+        return MergeConfig(target=MergeTarget(path=str(target)), source=merge_source, on=self.on, clauses=self.clauses)
+
+    def statement(self, target: Path, source: Path) -> str:
+        """The MERGE statement on a copy of the table."""
+        return self.config(target, source).to_sql()
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The target's columns that the condition needs."""
+        return self.keys if isinstance(self.on, str) else self.on
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        return ("delta.enableDeletionVectors", "true") in self.table.properties

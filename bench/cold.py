@@ -1,0 +1,150 @@
+"""Cold: a whole task, from the operator's `execute` to what it returns, against SparkSubmitOperator with MERGE INTO."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_delta_merge.jars import DELTA_VERSION, delta_jars
+from bench import session
+from bench.case import Case
+from bench.data import Templates, copy_table
+from bench.runner import Runner
+
+_CONNECTION = f'{{"conn_type": "spark", "host": "local[{session.CORES}]"}}'
+#: What somebody writes who has no engine: session, statement, end.
+_SCRIPT = """import sys
+
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+with open(sys.argv[1], encoding="utf-8") as statement:
+    spark.sql(statement.read()).show()
+spark.stop()
+"""
+
+#: A task: called with a copy of the table and the source.
+Task = Callable[[Path, Path], None]
+
+
+@dataclass
+class ColdResult:
+    """Seconds of each round by contestant, and who left other rows."""
+
+    case: Case
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    other_rows: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """The result for people."""
+        ours = statistics.median(self.seconds["DeltaMergeOperator"])
+        return [
+            f"{name:44} {statistics.median(seconds):7.2f} s   {statistics.median(seconds) / ours:5.2f} × ours   "
+            f"rounds: {', '.join(f'{each:.2f}' for each in seconds)}{'   OTHER ROWS' * (name in self.other_rows)}"
+            for name, seconds in self.seconds.items()
+        ]
+
+
+def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int) -> ColdResult:
+    """Run a case as tasks, each in a Spark of its own, in turn; the rows are compared at the end.
+
+    Airflow gets a home of its own and no database: `execute` needs none.
+
+    :param home: the benchmark's folder, with the templates.
+    :param work: a folder for this run.
+    :param rounds: rounds that count, after one to warm up the machine's file cache.
+    """
+    spark = session.start(work)
+    templates = Templates(spark, home / "tables", scale)
+    template, source = templates.target(case.table), templates.source(case.table, case.source)
+    spark.stop()  # its JVM stays, idle, until the rows are compared
+
+    result = ColdResult(case)
+    targets: dict[str, Path] = {}
+    tasks = _tasks(case, work)
+    for number in range(rounds + 1):
+        for name, task in reversed(tasks.items()) if number % 2 else tasks.items():
+            target = work / uuid.uuid4().hex / "target"
+            copy_table(template, target)
+            start = time.perf_counter()
+            task(target, source)
+            if number:
+                result.seconds.setdefault(name, []).append(time.perf_counter() - start)
+            if name in targets:
+                shutil.rmtree(targets[name].parent)
+            targets[name] = target
+    spark = session.start(work)
+    runner = Runner(spark, Templates(spark, home / "tables", scale), [], work=work, rounds=rounds)
+    hashes = {name: runner.hash_of_rows(target) for name, target in targets.items()}
+    spark.stop()
+    result.other_rows = [name for name in hashes if hashes[name] != hashes[_WITH_JARS]]
+    return result
+
+
+_WITH_JARS = "SparkSubmitOperator + MERGE, jars placed"
+_WITH_PACKAGES = "SparkSubmitOperator + MERGE, packages="
+
+
+def _tasks(case: Case, work: Path) -> dict[str, Task]:
+    os.environ |= {
+        "AIRFLOW_HOME": str(work / "airflow"),
+        "AIRFLOW_CONN_SPARK_DEFAULT": _CONNECTION,
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        # Where this Python's spark-submit is; ours looks there by itself.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+    logging.getLogger("airflow").setLevel(logging.WARNING)
+    script = work / "merge.py"
+    script.write_text(_SCRIPT, encoding="utf-8")
+
+    def ours(target: Path, source: Path) -> None:
+        config = case.config(target, source)
+        operator = DeltaMergeOperator(
+            task_id="merge",
+            target=config.target,
+            source=config.source,
+            on=config.on,
+            clauses=config.clauses,
+            driver_memory=session.DRIVER_MEMORY,
+            name="merge",
+        )
+        operator.execute({})
+
+    def submitting(**arguments: Any) -> Task:
+        def task(target: Path, source: Path) -> None:
+            statement = target.parent / "statement.sql"
+            statement.write_text(case.statement(target, source), encoding="utf-8")
+            SparkSubmitOperator(
+                task_id="merge",
+                application=str(script),
+                application_args=[str(statement)],
+                driver_memory=session.DRIVER_MEMORY,
+                conf=_conf(target.parent),
+                **arguments,
+            ).execute({})
+
+        return task
+
+    return {
+        "DeltaMergeOperator": ours,
+        _WITH_JARS: submitting(jars=",".join(delta_jars())),
+        _WITH_PACKAGES: submitting(packages=f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"),
+    }
+
+
+def _conf(scratch: Path) -> dict[str, str]:
+    """The same settings for small data that ours takes by itself: the difference shall not be a setting."""
+    return {**session.SETTINGS, "spark.sql.warehouse.dir": str(scratch / "warehouse")}

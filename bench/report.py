@@ -1,0 +1,295 @@
+"""Results as a table for people, JSON for programs and a picture for the docs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import session
+from bench.case import Regime
+from bench.runner import CaseResult, Outcome
+
+_PACKAGES = ("pyspark", "delta-spark", "deltalake", "tpchgen-cli")
+_ROOT = Path(__file__).parent.parent
+
+
+def ratio(result: CaseResult) -> float | None:
+    """Built-in's median ÷ ours; above 1 ours is faster."""
+    return _quotient(result.outcomes.get("built-in"), result.outcomes.get("ours"))
+
+
+def ratio_to_floor(result: CaseResult) -> float | None:
+    """Ours' median ÷ the floor's; 1 is as fast as the bytes can be moved."""
+    return _quotient(result.outcomes.get("ours"), result.outcomes.get("floor"))
+
+
+def _quotient(above: Outcome | None, below: Outcome | None) -> float | None:
+    if above is None or below is None or above.median is None or below.median is None:
+        return None
+    return above.median / below.median
+
+
+def geometric_mean(values: Iterable[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return math.exp(statistics.fmean(math.log(value) for value in there)) if there else None
+
+
+def circumstances(command: str, scale: float, rounds: int) -> dict[str, Any]:
+    """What one must know to run it again."""
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "commit": _commit(),
+        "scale": scale,
+        "rounds": rounds,
+        "machine": _machine(),
+        "load_average_at_start": round(os.getloadavg()[0], 2),
+        "versions": {"python": platform.python_version(), "java": _java(), **_versions()},
+        "session": {
+            "master": f"local[{session.CORES}]",
+            "spark.driver.memory": session.DRIVER_MEMORY,
+            **session.SETTINGS,
+        },
+    }
+
+
+def to_dict(results: Sequence[CaseResult], about: dict[str, Any]) -> dict[str, Any]:
+    """Everything, as JSON types."""
+    return {
+        "about": about,
+        "cases": [
+            {
+                "name": result.case.name,
+                "group": result.case.group,
+                "regime": str(result.case.regime),
+                "statement": result.statement,
+                "source_rows": result.source_rows,
+                "ratio": ratio(result),
+                "ratio_to_floor": ratio_to_floor(result),
+                "contestants": {
+                    name: {
+                        "median": outcome.median,
+                        "spread": outcome.spread,
+                        "seconds": outcome.seconds,
+                        "refused": outcome.refused,
+                        "error": outcome.error,
+                        "other_rows": outcome.other_rows,
+                        "facts": outcome.facts.values,
+                        "durations_ms": outcome.facts.durations_ms,
+                        "how": outcome.facts.how,
+                    }
+                    for name, outcome in result.outcomes.items()
+                },
+            }
+            for result in results
+        ],
+        "geometric_mean": geometric_mean(map(ratio, results)),
+        "failures": [sentence for result in results for sentence in result.failures],
+    }
+
+
+_HEADER = ("case", "ours s", "built-in s", "delta-rs s", "floor s", "built-in ÷ ours", "ours ÷ floor", "files")
+
+
+def table_row(result: CaseResult) -> tuple[str, ...]:
+    """One case as texts under the table's header; `±` is half the distance from fastest to slowest round."""
+    ours = result.outcomes.get("ours", Outcome()).facts.values
+    names = ("touched_files", "candidate_files", "files_before_skipping")
+    files = " / ".join(str(ours[name]) for name in names if name in ours)
+    times = [_time(result.outcomes.get(name)) for name in ("ours", "built-in", "delta-rs", "floor")]
+    return (result.case.name, *times, _factor(ratio(result)), _factor(ratio_to_floor(result)), files)
+
+
+def _time(outcome: Outcome | None) -> str:
+    if outcome is None or outcome.refused:
+        return "–"
+    if outcome.other_rows:
+        return "OTHER ROWS"
+    if outcome.error:
+        return "failed"
+    if outcome.median is None or outcome.spread is None:
+        return "–"
+    return f"{outcome.median:.2f} ±{outcome.spread * 50:.0f} %"
+
+
+def _factor(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+_WIDTHS = (50, 13, 13, 13, 13, 15, 12, 16)
+
+
+def terminal_line(cells: Sequence[str] = _HEADER) -> str:
+    """A line of the table, the first column to the left, the others to the right; without cells the header."""
+    return "  ".join(
+        cell.ljust(width) if number == 0 else cell.rjust(width)
+        for number, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=True))
+    )
+
+
+def summary(results: Sequence[CaseResult]) -> list[str]:
+    """Geometric means by regime and over all, and the slowest case."""
+    lines = []
+    for regime in Regime:
+        of_regime = [result for result in results if result.case.regime is regime]
+        lines += _mean_line(regime, of_regime)
+    lines += _mean_line("all cases", results)
+    ratios = [(value, result.case.name) for result in results if (value := ratio(result)) is not None]
+    if ratios:
+        lines.append(f"lowest built-in ÷ ours: {min(ratios)[0]:.2f} ({min(ratios)[1]})")
+    return lines
+
+
+def _mean_line(name: str, results: Sequence[CaseResult]) -> list[str]:
+    mean = geometric_mean(map(ratio, results))
+    return [] if mean is None else [f"geometric mean of built-in ÷ ours, {name}: {mean:.2f} ({len(results)} cases)"]
+
+
+def markdown(results: Sequence[CaseResult], about: dict[str, Any]) -> str:
+    """The report for people to keep."""
+    lines = ["| " + " | ".join(_HEADER) + " |", "|---" + "|--:" * (len(_HEADER) - 1) + "|"]
+    lines += ["| " + " | ".join(table_row(result)) + " |" for result in results]
+    lines += ["", *(f"- {line}" for line in summary(results))]
+    failures = [sentence for result in results for sentence in result.failures]
+    lines += [f"- FAILURE: {sentence}" for sentence in failures]
+    notes = _notes(results)
+    lines += ["", *notes] if notes else []
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    session_settings = ", ".join(f"`{name}={value}`" for name, value in about["session"].items())
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}, scale {about['scale']:g}, "
+            f"{about['rounds']} rounds after a warm-up.",
+            "",
+            f"Machine: {about['machine']}; load average at the start {about['load_average_at_start']}. "
+            f"Versions: {versions}. Session: {session_settings}.",
+            "",
+        ]
+    )
+
+
+def _notes(results: Sequence[CaseResult]) -> list[str]:
+    """Why delta-rs is missing, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        outcome = result.outcomes.get("delta-rs", Outcome())
+        if reason := outcome.refused or outcome.error:
+            reasons.setdefault(reason, []).append(result.case.name)
+    return [f"- no delta-rs, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+
+
+_TICKS = (0.1, 0.2, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
+
+
+def picture(results: Sequence[CaseResult], path: Path) -> bool:
+    """Draw built-in ÷ ours, a bar a case; False when there is nothing to draw, or nothing to draw with."""
+    drawn = [(value, result) for result in results if (value := ratio(result)) is not None]
+    if not drawn or importlib.util.find_spec("matplotlib") is None:
+        return False
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+    from matplotlib.patches import Rectangle
+
+    matplotlib.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
+    colours = dict(zip(Regime, ("#2a78b5", "#8b6bb1", "#d98032"), strict=True))
+    drawn.sort(key=lambda pair: (list(Regime).index(pair[1].case.regime), pair[0]))
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.24 * len(drawn)), layout="constrained")
+    for place, (value, result) in enumerate(drawn):
+        axes.barh(place, value - 1, left=1, color=colours[result.case.regime], height=0.7)
+        axes.annotate(
+            f"{value:.2f}×", (value, place), xytext=(4 if value >= 1 else -4, 0), textcoords="offset points",
+            va="center", ha="left" if value >= 1 else "right", fontsize=8,
+        )  # fmt: skip
+    axes.set_yticks(range(len(drawn)), [result.case.name for _, result in drawn], fontsize=8)
+    axes.set_xscale("log")
+    axes.margins(x=0.15, y=0.01)
+    low, high = axes.get_xlim()
+    axes.set_xticks([each for each in _TICKS if low <= each <= high], minor=False)
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+    axes.tick_params(axis="x", labelsize=8)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("built-in MERGE's time ÷ this engine's (right of 1×: faster)")
+    present = [regime for regime in Regime if any(result.case.regime is regime for _, result in drawn)]
+    axes.legend([Rectangle((0, 0), 1, 1, color=colours[each]) for each in present], present, loc="lower right")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return True
+
+
+def save(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
+    """Write `results.json`, `report.md` and, if it can be drawn, `benchmark.svg` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(to_dict(results, about), indent=1, ensure_ascii=False)
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(markdown(results, about), encoding="utf-8")
+    picture(results, folder / "benchmark.svg")
+
+
+_BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end of results -->"
+
+
+def write_docs(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
+    """Put the table between the marks in `benchmark.md`, and the picture beside it."""
+    page = folder / "benchmark.md"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{page} lacks the lines {_BEGIN!r} and {_END!r}, between which the results go.")
+    drawn = picture(results, folder / "benchmark.svg")
+    image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
+    page.write_text(f"{before}{begin}\n\n{image}{markdown(results, about)}\n{end}{after}", encoding="utf-8")
+
+
+def _commit() -> str:
+    commit = _output("git", "-C", str(_ROOT), "rev-parse", "--short", "HEAD")
+    changed = _output("git", "-C", str(_ROOT), "status", "--porcelain", "--untracked-files=no")
+    return f"{commit} with changes" if changed else commit
+
+
+def _machine() -> str:
+    names = [line.partition(":")[2].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} × {names[0] if names else platform.machine()}, {memory:.0f} GiB, {platform.system()}"
+
+
+def _java() -> str:
+    text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    return text.splitlines()[0].split('"')[1] if '"' in text else "unknown"
+
+
+def _versions() -> dict[str, str]:
+    there = {}
+    for name in _PACKAGES:
+        try:
+            there[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return there
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""

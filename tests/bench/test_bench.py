@@ -1,0 +1,128 @@
+"""The benchmark on tiny tables: contestants really run, and other rows are a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.cases import CASES, choose
+from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
+from bench.data import Templates
+from bench.event_log import Stage, covered_ms
+from bench.floor import Floor, bytes_of_commit
+from bench.runner import CaseResult, Runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent.parent
+TINY = 0.0001
+
+
+class LosesARow(BuiltIn):
+    """Merges rightly and then deletes one row."""
+
+    name = "loses a row"
+
+    def merge(self, run: Run) -> Facts:
+        facts = super().merge(run)
+        run.spark.sql(f"DELETE FROM delta.`{run.target}` WHERE id = 500")
+        return facts
+
+
+class Fails(Contestant):
+    name = "fails"
+
+    def merge(self, run: Run) -> Facts:
+        return Facts({"none": run.spark.sql("SELECT no_such_column").count()})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bench")
+
+
+def run(spark: SparkSession, home: Path, case: str, *contestants: Contestant, rounds: int = 1) -> CaseResult:
+    templates = Templates(spark, home / "tables", TINY)
+    runner = Runner(spark, templates, contestants, work=home / "work", rounds=rounds, say=lambda line: None)
+    (chosen,) = choose([case])
+    return runner.run(chosen)
+
+
+def test_other_rows_are_a_failure(spark: SparkSession, home: Path) -> None:
+    result = run(spark, home, "small_table", Ours(), BuiltIn(), LosesARow())
+    assert result.outcomes["ours"].counts
+    assert result.outcomes["built-in"].counts
+    wrong = result.outcomes["loses a row"]
+    assert wrong.other_rows
+    assert wrong.median is None
+    assert result.failures == ["small_table: loses a row left other rows than the built-in MERGE"]
+    assert not any((home / "work").iterdir())
+
+
+def test_a_failing_contestant_is_a_failure_and_stops_nobody(spark: SparkSession, home: Path) -> None:
+    result = run(spark, home, "small_table", Fails(), BuiltIn())
+    assert len(result.outcomes["built-in"].seconds) == 1
+    (failure,) = result.failures
+    assert failure.startswith("small_table: fails failed: ")
+    assert "no_such_column" in failure
+
+
+def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSession, home: Path) -> None:
+    floor = Floor(home / "floor")
+    result = run(spark, home, "small_table_dv", Ours(), floor)
+    assert result.failures == []
+    # Each of the two files has rows that change, so both are marked and one more file or two hold the new rows.
+    assert result.outcomes["floor"].facts.values["marked_files"] == 2
+    known = bytes_of_commit(home / "floor" / "merged")
+    assert known.vectors
+    written = spark.read.parquet(*(str(home / "floor" / "merged" / path) for path in known.written))
+    assert written.count() == 10 + 5  # every hundredth of 1,000 rows changes, as many two-hundredths are new
+
+
+def test_command_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "--quick", "--profile", "--only", "small_table", "--scale", str(TINY)]
+    ended = subprocess.run(
+        [*command, "--home", str(tmp_path)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert re.search(r"^small_table +\d", ended.stdout, re.MULTILINE)
+    (folder,) = (tmp_path / "results").iterdir()
+    saved = json.loads((folder / "results.json").read_text())
+    (case,) = saved["cases"]
+    for name in ("ours", "built-in", "floor"):
+        assert len(case["contestants"][name]["seconds"]) == 1
+    assert case["ratio"] == pytest.approx(saved["geometric_mean"])
+    assert saved["failures"] == []
+    assert case["contestants"]["ours"]["durations_ms"]["total"] > 0
+    assert "| small_table |" in (folder / "report.md").read_text()
+    profile = (folder / "profile.txt").read_text()
+    assert re.search(r"^small_table, ours: \d+ ms, [1-9]\d* stages, \d+ ms without a stage$", profile, re.MULTILINE)
+    assert "MERGE operation - materialize source" in profile
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run-")] == []
+
+
+def test_names_of_cases_are_unique() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names))
+
+
+def test_time_without_a_stage() -> None:
+    def stage(submitted: int, completed: int) -> Stage:
+        return Stage("", "", "", 1, submitted, completed, 0, 0, 0)
+
+    # Two that overlap, one within another, one beyond the end.
+    stages = [stage(10, 30), stage(20, 40), stage(22, 25), stage(90, 200)]
+    assert covered_ms(stages, 0, 100) == 30 + 10
+
+
+def test_unknown_case_is_told() -> None:
+    with pytest.raises(ValueError, match="no_such_case; --list"):
+        choose(["small_table", "no_such_case"])
