@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.parent_pid:
         _end_with(options.parent_pid)
     try:
-        outcome = _merge(MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8")), Path(options.result))
+        outcome = _merge(options)
     except Exception as error:
         outcome = {"error": describe_error(error)}
         write_outcome(Path(options.result), outcome)
@@ -53,16 +54,24 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_job", description="Merge into a Delta table.")
     parser.add_argument("--config", required=True, help="file with the merge config as JSON")
     parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
+    parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
+    parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
     parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
     return parser.parse_args(arguments)
 
 
-def _merge(config: MergeConfig, result_path: Path) -> dict[str, Any]:
+def _merge(options: argparse.Namespace) -> dict[str, Any]:
     from airflow_delta_merge import engine
 
+    config = MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8"))
+    identity = None
+    if options.identity:
+        identity = MergeIdentity.from_json(Path(options.identity).read_text(encoding="utf-8"))
+    result_path = Path(options.result)
     spark = _session()
     try:
-        outcome = {"result": engine.merge(spark, config).to_dict()}
+        result = engine.merge(spark, config, identity=identity, max_commit_attempts=options.max_commit_attempts)
+        outcome = {"result": result.to_dict()}
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)
     finally:

@@ -38,7 +38,12 @@ class MergeResult:
     :param num_deletion_vectors_removed: deletion vectors that went away with their file.
     :param num_deletion_vectors_updated: files whose deletion vector was replaced.
     :param metrics: all merge metrics by Delta's names, as in the table's history.
-    :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``.
+    :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``;
+        of the last commit attempt.
+    :param num_commit_attempts: how often the merge was computed: 1, and one more for each concurrent writer's commit
+        that it conflicted with.
+    :param already_committed: whether nothing was done now, because an earlier try of the same execution had committed;
+        all else is what that try recorded in the table's log.
     """
 
     table: str
@@ -64,6 +69,8 @@ class MergeResult:
     num_deletion_vectors_updated: int = 0
     metrics: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)
+    num_commit_attempts: int = 1
+    already_committed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """A flat dict of JSON types with stable keys, plus ``result_version``."""
@@ -115,6 +122,8 @@ _TEXTS = ("table", "executor", "executor_reason")
 def _check_type(name: str, value: Any) -> None:
     if name in _TEXTS:
         good = isinstance(value, str)
+    elif name == "already_committed":
+        good = isinstance(value, bool)
     elif name in ("metrics", "durations_ms"):
         good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
     else:

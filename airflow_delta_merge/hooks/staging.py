@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
 
 PACKAGE = Path(__file__).resolve().parent.parent
-TRAVELLING_MODULES = ("__init__.py", "exceptions.py", "identifiers.py", "result.py")
+TRAVELLING_MODULES = (
+    "__init__.py",
+    "commit_record.py",
+    "exceptions.py",
+    "identifiers.py",
+    "identity.py",
+    "result.py",
+)
 TRAVELLING_FOLDERS = ("config", "engine")
 
 

@@ -64,6 +64,11 @@ class Gateway:
     def some(self, value: JavaObject) -> JavaObject:
         return self.jvm.scala.Some(value)
 
+    def some_long(self, number: int) -> JavaObject:
+        """A Scala ``Some[Long]``; py4j by itself makes small numbers Integers."""
+        optional = self.jvm.java.util.OptionalLong.of(number)
+        return self.jvm.scala.jdk.javaapi.OptionConverters.toScala(optional)
+
     @property
     def none(self) -> JavaObject:
         return self.module("scala.None")
