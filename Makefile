@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all lint format fuzz clean
+.PHONY: help java install demo test test-all lint format fuzz chaos clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -16,7 +16,7 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
 
 # Spark's sessions in tests are short: Java's second compiler would cost more time than it saves.
-test test-all fuzz: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-all fuzz chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-all: java install ## The suite with every case; takes half an hour and more
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
+
+chaos: java install ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
+	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED))
 
 lint: $(INSTALLED) ## ruff, and mypy strict on the package
 	@$(BIN)/ruff check .

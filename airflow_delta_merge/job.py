@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the merge that the config file describes; 0 after success, 1 after a failure told on stderr."""
     options = _parse(arguments)
     if options.parent_pid:
-        _end_with(options.parent_pid)
+        _end_with(options.parent_pid, options.staging_folder)
     try:
         outcome = _merge(options)
     except Exception as error:
@@ -57,6 +59,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
     parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
     parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
+    parser.add_argument("--staging-folder", help="folder to remove when that process is gone and cannot do it")
     return parser.parse_args(arguments)
 
 
@@ -144,16 +147,20 @@ def write_outcome(path: Path, outcome: dict[str, Any]) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def _end_with(pid: int) -> None:
+def _end_with(pid: int, staging_folder: str | None = None) -> None:
     """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
 
-    Whoever started us kills us when asked to; this is for the day they are killed themselves and can't.
+    Whoever started us kills us when asked to, and removes what they staged for us; this is for the day they are
+    killed themselves and can't.
     """
 
     def watch() -> None:
         while _is_alive(pid):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        with suppress(OSError):  # they held the other end
+            print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        if staging_folder:
+            shutil.rmtree(staging_folder, ignore_errors=True)
         os.killpg(os.getpgid(0), signal.SIGKILL)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()

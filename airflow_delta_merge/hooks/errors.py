@@ -24,7 +24,7 @@ _ADVICE = {
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
 }
-_LASTING_TYPES = ("MergeConfigError", "NotImplementedError")
+_LASTING_TYPES = ("MergeConfigError", "NotImplementedError", "StaleMergeError")
 
 
 class DeltaMergeException(AirflowException):
@@ -67,7 +67,7 @@ def _is_lasting(error: Mapping[str, Any]) -> bool:
 def error_of_exit(exit_code: int, last_line: str, target: str, *, killed: bool) -> DeltaMergeException:
     """The Airflow error for a spark-submit that ended without a result file."""
     what = f"The merge into {target} was not completed: "
-    check = "Whether it committed stands in the table's history."
+    check = "Whether it committed stands in the table's history; the next try of a task looks there first."
     if killed:
         return DeltaMergeException(f"{what}Airflow ended this task, and Spark with it. {check}")
     if (number := _signal_number(exit_code)) is not None:
