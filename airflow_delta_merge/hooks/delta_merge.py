@@ -153,7 +153,13 @@ class DeltaMergeHook(BaseHook):
         target = config.target.to_sql()
         outcome = _read_json(staging)
         if outcome is None:
-            raise error_of_exit(exit_code, submit.last_line, target, killed=submit.killed)
+            raise error_of_exit(
+                exit_code,
+                submit.last_line,
+                target,
+                killed=submit.killed,
+                exactly_once=staging.identity.exists(),
+            )
         if "error" in outcome:
             raise error_of_job(outcome["error"], target)
         result = MergeResult.from_dict(outcome["result"])

@@ -15,6 +15,7 @@ from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
 
 PATIENCE_SECONDS = 300
+PATIENT_CALLS = 20
 DAGS = Path(__file__).parent / "once_dags"
 #: What must be found nowhere; each secret has it in it.
 CANARY = "canary-5f2c81"
@@ -47,6 +48,20 @@ class Once(RealAirflow):
         self.temporary.mkdir()
         environment = {"DELTA_MERGE_CONTROL": str(self.control), "TMPDIR": str(self.temporary), **SECRETS}
         super().__init__(folder / "airflow", DAGS, log, settings=settings, environment=environment)
+
+    def call(self, path: str, body: Any = None, *, method: str | None = None) -> dict[str, Any]:
+        """Call the API, again when SQLite is locked: the server answers 500 or 503, having done nothing."""
+        for patience in range(PATIENT_CALLS):
+            try:
+                return super().call(path, body, method=method)
+            except urllib.error.HTTPError as error:
+                if error.code < 500 or patience == PATIENT_CALLS - 1:
+                    raise
+            except TimeoutError:
+                if patience == PATIENT_CALLS - 1:
+                    raise
+            time.sleep(1)
+        raise AssertionError("unreachable")
 
     def has_dags(self) -> bool:
         try:
