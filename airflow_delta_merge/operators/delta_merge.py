@@ -14,7 +14,6 @@ from airflow_delta_merge.operators.secrets import mask_secrets
 from airflow_delta_merge.operators.templates import check_at_parse, to_plain
 
 if TYPE_CHECKING:
-    import jinja2
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -212,9 +211,12 @@ class DeltaMergeOperator(BaseOperator):
             self.log.info("Merging once as %s, generation %s", identity.application_id, identity.generation)
         return identity
 
-    def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
-        """Render, and have Airflow mask the secrets among the values before it shows or stores them."""
-        super().render_template_fields(context, jinja_env)
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        """Render, and have Airflow mask the secrets among the values before it shows or stores them.
+
+        Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
+        """
+        super()._do_render_template_fields(*args, **kwargs)
         mask_secrets(self.conf, self.source)
 
     def on_kill(self) -> None:

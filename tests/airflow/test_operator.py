@@ -199,6 +199,14 @@ def test_which_values_are_masked(name: str, secret: bool) -> None:
     assert list(_secrets(value)) == (["the value"] if secret else [])
 
 
+def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.operators.secrets.mask_secret", masked.append)
+    merge = operator(conf={"spark.hadoop.fs.s3a.secret.key": "{{ secret }}"}, name="merge")
+    merge.render_template_fields({"secret": "the value"})
+    assert masked == ["the value"]
+
+
 def context(**changes: Any) -> dict[str, Any]:
     start = datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC)
     run = {"start_date": start, "clear_number": 2, "logical_date": None, "run_after": start - timedelta(seconds=1)}
