@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all errors lint format fuzz bench clean
+.PHONY: help java install demo test test-all errors lint format fuzz chaos bench clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -17,7 +17,7 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
 
 # Spark's sessions in tests are short: Java's second compiler would cost more time than it saves.
-test test-all fuzz: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-all fuzz chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ errors: install ## The error conditions of MERGE, with the case that raises each
 
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
 	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
+
+chaos: java install ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
+	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED))
 
 bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)
 	@$(BIN)/python -m bench $(ARGS)

@@ -26,5 +26,13 @@ class MergeExecutionError(DeltaMergeError):
         self.sql_state = sql_state
 
 
+class StaleMergeError(MergeExecutionError):
+    """A later execution of the same task has merged already, so this one is outdated; nothing was changed."""
+
+
+class MergeConflictError(MergeExecutionError):
+    """Other writers' commits conflicted with this merge's, in each attempt it was allowed; nothing was committed."""
+
+
 class MergeResultError(DeltaMergeError, ValueError):
     """A result read back from a file, XCom or the Delta log is not one this version understands."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,11 +18,13 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the merge that the config file describes; 0 after success, 1 after a failure told on stderr."""
     options = _parse(arguments)
     if options.parent_pid:
-        _end_with(options.parent_pid)
+        _end_with(options.parent_pid, options.staging_folder)
     try:
-        outcome = _merge(MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8")), Path(options.result))
+        outcome = _merge(options)
     except Exception as error:
         outcome = {"error": describe_error(error)}
         write_outcome(Path(options.result), outcome)
@@ -53,16 +56,25 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_job", description="Merge into a Delta table.")
     parser.add_argument("--config", required=True, help="file with the merge config as JSON")
     parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
+    parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
+    parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
     parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
+    parser.add_argument("--staging-folder", help="folder to remove when that process is gone and cannot do it")
     return parser.parse_args(arguments)
 
 
-def _merge(config: MergeConfig, result_path: Path) -> dict[str, Any]:
+def _merge(options: argparse.Namespace) -> dict[str, Any]:
     from airflow_delta_merge import engine
 
+    config = MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8"))
+    identity = None
+    if options.identity:
+        identity = MergeIdentity.from_json(Path(options.identity).read_text(encoding="utf-8"))
+    result_path = Path(options.result)
     spark = _session()
     try:
-        outcome = {"result": engine.merge(spark, config).to_dict()}
+        result = engine.merge(spark, config, identity=identity, max_commit_attempts=options.max_commit_attempts)
+        outcome = {"result": result.to_dict()}
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)
     finally:
@@ -135,16 +147,20 @@ def write_outcome(path: Path, outcome: dict[str, Any]) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def _end_with(pid: int) -> None:
+def _end_with(pid: int, staging_folder: str | None = None) -> None:
     """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
 
-    Whoever started us kills us when asked to; this is for the day they are killed themselves and can't.
+    Whoever started us kills us when asked to, and removes what they staged for us; this is for the day they are
+    killed themselves and can't.
     """
 
     def watch() -> None:
         while _is_alive(pid):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        with suppress(OSError):  # they held the other end
+            print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        if staging_folder:
+            shutil.rmtree(staging_folder, ignore_errors=True)
         os.killpg(os.getpgid(0), signal.SIGKILL)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()

@@ -18,6 +18,22 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {"integration-name": integration, "external-doc-url": "https://docs.delta.io/", "tags": ["software"]}
         ],
+        "config": {
+            "delta_merge": {
+                "description": "How merges into Delta tables are told apart.",
+                "options": {
+                    "namespace": {
+                        "description": "Stands in front of the application id by which a table knows which merges it "
+                        "has. Deployments that have DAGs of the same names and merge into the same table need "
+                        "different ones.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "staging",
+                        "default": "",
+                    }
+                },
+            }
+        },
         "operators": [
             {"integration-name": integration, "python-modules": ["airflow_delta_merge.operators.delta_merge"]}
         ],

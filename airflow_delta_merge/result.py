@@ -41,7 +41,12 @@ class MergeResult:
         nothing was read.
     :param source_materialization_reason: why they were kept: Delta's own reason, or this engine's.
     :param metrics: all merge metrics by Delta's names, as in the table's history.
-    :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``.
+    :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``;
+        of the last commit attempt.
+    :param num_commit_attempts: how often the merge was computed: 1, and one more for each concurrent writer's commit
+        that it conflicted with.
+    :param already_committed: whether nothing was done now, because an earlier try of the same execution had committed;
+        all else is what that try recorded in the table's log.
     """
 
     table: str
@@ -69,6 +74,8 @@ class MergeResult:
     source_materialization_reason: str = ""
     metrics: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)
+    num_commit_attempts: int = 1
+    already_committed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """A flat dict of JSON types with stable keys, plus ``result_version``."""
@@ -120,6 +127,8 @@ _TEXTS = ("table", "executor", "executor_reason", "source_storage_level", "sourc
 def _check_type(name: str, value: Any) -> None:
     if name in _TEXTS:
         good = isinstance(value, str)
+    elif name == "already_committed":
+        good = isinstance(value, bool)
     elif name in ("metrics", "durations_ms"):
         good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
     else:

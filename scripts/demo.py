@@ -12,21 +12,19 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+
+from real_airflow import POLL_SECONDS, AirflowError, RealAirflow
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or CHECKOUT / ".demo").absolute()
@@ -36,9 +34,7 @@ TABLE = FOLDER / "flights"
 DAG_ID = "flights_daily_upsert"
 MERGE_TASK = "merge"
 INTERVALS = 3
-READY_SECONDS = 180
 RUN_SECONDS = 900
-POLL_SECONDS = 1.0
 
 sys.path.insert(0, str(CHECKOUT / "dags"))
 
@@ -61,92 +57,8 @@ class Progress:
         return time.monotonic() - self.started
 
 
-@dataclass
-class Airflow:
-    """An Airflow of its own: home, database, and the three processes that run DAGs."""
-
-    port: int
-    log: Any
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    token: str | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def write_config(self) -> None:
-        """Write ``airflow.cfg``; that way one can look around later with nothing but AIRFLOW_HOME set."""
-        settings: dict[str, dict[str, object]] = {
-            "core": {
-                "dags_folder": CHECKOUT / "dags",
-                "load_examples": False,
-                "dags_are_paused_at_creation": False,
-                "parallelism": 2,
-                "simple_auth_manager_all_admins": True,
-                "execution_api_server_url": f"{self.url}/execution/",
-            },
-            "database": {"sql_alchemy_conn": f"sqlite:///{HOME / 'airflow.db'}"},
-            "logging": {"base_log_folder": HOME / "logs"},
-            "api": {"host": "127.0.0.1", "port": self.port, "base_url": self.url, "workers": 1},
-            "api_auth": {"jwt_secret": secrets.token_hex(32)},
-            "scheduler": {"scheduler_idle_sleep_time": 0.5},
-            "dag_processor": {"min_file_process_interval": 300},  # the DAG file doesn't change
-        }
-        lines = []
-        for section, options in settings.items():
-            lines += [f"[{section}]", *(f"{name} = {value}".replace("%", "%%") for name, value in options.items()), ""]
-        HOME.mkdir(parents=True)
-        (HOME / "airflow.cfg").write_text("\n".join(lines))
-
-    def migrate(self) -> None:
-        done = subprocess.run([*_airflow("db", "migrate")], env=_environment(), stdout=self.log, stderr=self.log)
-        if done.returncode != 0:
-            raise DemoError("Airflow's database could not be made (`airflow db migrate` failed)")
-
-    def start(self, *names: str) -> None:
-        for name in names:
-            # A session of its own, so that the end of the demo ends its workers and Spark too.
-            self.processes[name] = subprocess.Popen(
-                _airflow(*name.split()), env=_environment(), stdout=self.log, stderr=self.log, start_new_session=True
-            )
-
-    def check_alive(self) -> None:
-        for name, process in self.processes.items():
-            if process.poll() is not None:
-                raise DemoError(f"Airflow's {name.split()[0]} ended with exit code {process.returncode}")
-
-    def stop(self) -> None:
-        for kind, patience in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
-            for process in self.processes.values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, kind)
-            until = time.monotonic() + patience
-            for process in self.processes.values():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.1, until - time.monotonic()))
-
-    def wait_until_ready(self) -> None:
-        until = time.monotonic() + READY_SECONDS
-        while True:
-            self.check_alive()
-            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-                self.token = self.call("/auth/token")["access_token"]
-                return
-            if time.monotonic() > until:
-                raise DemoError(f"Airflow's API server did not answer within {READY_SECONDS} s")
-            time.sleep(POLL_SECONDS)
-
-    def call(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers)  # noqa: S310 - our own address
-        # No proxy for this machine's own address; Airflow may answer slowly while it starts.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=30) as answer:
-            result: dict[str, Any] = json.load(answer)
-        return result
+class Airflow(RealAirflow):
+    """The demo's Airflow, and what it asks of its API."""
 
     def runs(self) -> list[dict[str, Any]]:
         """The DAG's runs, oldest interval first; none while the DAG is not parsed yet."""
@@ -177,11 +89,11 @@ def main() -> int:
     with _only_one(), contextlib.ExitStack() as stack:
         _start_afresh()
         log = stack.enter_context(LOG.open("ab"))
-        airflow = Airflow(_free_port(), log)
+        airflow = Airflow(HOME, CHECKOUT / "dags", log, environment={"FLIGHTS_DEMO_FOLDER": str(FOLDER)})
         stack.callback(airflow.stop)
         try:
             _demo(airflow, Progress())
-        except (DemoError, OSError) as error:
+        except (DemoError, AirflowError, OSError) as error:
             print(f"\nThe demo failed: {error}\nAirflow's output: {LOG}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
@@ -386,31 +298,6 @@ def _day(run: Mapping[str, Any]) -> str:
     return str(run["data_interval_start"])[:10]
 
 
-def _airflow(*arguments: str) -> list[str]:
-    return [str(Path(sys.executable).parent / "airflow"), *arguments]
-
-
-def _environment() -> dict[str, str]:
-    """The caller's environment without their Airflow's settings, and with the venv's programs on PATH."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("AIRFLOW_") or name.startswith("AIRFLOW_DELTA_MERGE_")
-    }
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    proxies = ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1"]))
-    return kept | {
-        "AIRFLOW_HOME": str(HOME),
-        "FLIGHTS_DEMO_FOLDER": str(FOLDER),
-        "PATH": path,
-        # Each Spark lives some seconds here: Java's second compiler would cost more time than it saves.
-        "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip(),
-        "no_proxy": proxies,
-        "NO_PROXY": proxies,
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
 def _start_afresh() -> None:
     for path in FOLDER.iterdir():
         if path.name == "lock":
@@ -430,12 +317,6 @@ def _only_one() -> Iterator[None]:
             print(f"Another demo is running in {FOLDER}; wait for its end.", file=sys.stderr)
             raise SystemExit(1) from None
         yield
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _short(path: Path) -> str:

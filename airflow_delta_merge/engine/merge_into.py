@@ -19,6 +19,12 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
 )
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
+from airflow_delta_merge.engine.exactly_once import (
+    MAX_COMMIT_ATTEMPTS,
+    ExactlyOnce,
+    digest,
+    until_committed,
+)
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -34,6 +40,7 @@ from airflow_delta_merge.engine.source import materialize_source, max_attempts, 
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
+from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
@@ -49,11 +56,22 @@ OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
 
 @raises_merge_errors
-def merge(spark: SparkSession, config: MergeConfig) -> MergeResult:
+def merge(
+    spark: SparkSession,
+    config: MergeConfig,
+    *,
+    identity: MergeIdentity | None = None,
+    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+) -> MergeResult:
     """Merge as ``config`` says and commit.
 
     :param spark: a classic session with Delta's extension and catalog.
+    :param identity: by what the table shall know this merge. If a merge of the same identity was committed, its
+        recorded result is returned, marked ``already_committed``, and nothing is done.
+    :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
+        from the table and the source as they are then.
     :raises MergeConfigError: when an expression or the query of the config is not one.
+    :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
@@ -61,29 +79,58 @@ def merge(spark: SparkSession, config: MergeConfig) -> MergeResult:
     _check_expressions(gateway, config)
     if config.has_star_exceptions:
         config = config.with_target_columns(_target_columns(spark, config))
+    guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
     with _source_relation(spark, config) as relation:
         statement = config.to_sql(source_relation=relation)
-        return _run(gateway, statement, update_only_changed=config.update_only_changed)
+        return until_committed(
+            gateway,
+            lambda attempt: _run(
+                gateway, statement, guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
+            ),
+            max_commit_attempts,
+        )
 
 
 @raises_merge_errors
-def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
+def merge_sql(
+    spark: SparkSession,
+    statement: str,
+    *,
+    identity: MergeIdentity | None = None,
+    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+) -> MergeResult:
     """Run a ``MERGE INTO`` statement by this engine and commit.
 
+    :param identity: as for :func:`merge`.
+    :param max_commit_attempts: as for :func:`merge`.
     :raises MergeConfigError: when the statement is no MERGE into a Delta table.
+    :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    return _run(Gateway(spark), statement)
+    gateway = Gateway(spark)
+    guard = None if identity is None else ExactlyOnce(identity, digest(statement))
+    return until_committed(
+        gateway, lambda attempt: _run(gateway, statement, guard=guard, attempt=attempt), max_commit_attempts
+    )
 
 
-def _run(gateway: Gateway, statement: str, *, update_only_changed: bool = False) -> MergeResult:
+def _run(
+    gateway: Gateway,
+    statement: str,
+    *,
+    guard: ExactlyOnce | None,
+    attempt: int,
+    update_only_changed: bool = False,
+) -> MergeResult:
     metrics = MergeMetrics()
     with metrics.phase("total"):
         with metrics.phase("resolve"):
             resolved = ResolvedMerge(gateway, statement)
             metrics.bind(resolved.sql_metrics())
-        command = MergeIntoCommand(gateway, resolved, metrics, update_only_changed=update_only_changed)
+        command = MergeIntoCommand(
+            gateway, resolved, metrics, guard=guard, attempt=attempt, update_only_changed=update_only_changed
+        )
         command.run_merge()
     return command.result()
 
@@ -122,28 +169,49 @@ def _source_relation(spark: SparkSession, config: MergeConfig) -> Iterator[str |
         spark.catalog.dropTempView(view)
 
 
+@contextmanager
+def _unharmed(what: str) -> Iterator[None]:
+    """What is done after the commit must not make a merge fail that others see already."""
+    try:
+        yield
+    except Exception:
+        _log.warning("The merge is committed, but Spark could not %s.", what, exc_info=True)
+
+
 class MergeIntoCommand:
     """Runs a merge that Delta's analyzer has resolved.
 
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
+    :param guard: sees to it that the merge is committed once, if its caller said who it is.
+    :param attempt: which commit attempt this is, from 1.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     """
 
     def __init__(
-        self, gateway: Gateway, statement: ResolvedMerge, metrics: MergeMetrics, *, update_only_changed: bool
+        self,
+        gateway: Gateway,
+        statement: ResolvedMerge,
+        metrics: MergeMetrics,
+        *,
+        guard: ExactlyOnce | None,
+        attempt: int,
+        update_only_changed: bool,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._metrics = metrics
+        self._guard = guard
+        self._attempt = attempt
+        self._recorded: MergeResult | None = None
         self._update_only_changed = update_only_changed
         self._executor = ""
         self._reason = ""
         self._version_read = -1
         self._version: int | None = None
         self._touched = 0
-        self._attempt = 0
+        self._source_attempt = 0
         self._storage_level = ""
         self._materialization = "nothing was read"
 
@@ -156,15 +224,15 @@ class MergeIntoCommand:
         attempts = max_attempts(self._gateway)
         with shown_in_spark_ui(self._gateway, self._statement):
             while True:
-                self._attempt += 1
+                self._source_attempt += 1
                 try:
                     return self._run_attempt()
                 except MergeExecutionError as error:
                     if error.condition != LOST_SOURCE:
                         raise
-                    if self._attempt >= attempts:
+                    if self._source_attempt >= attempts:
                         raise self._statement.source_lost_error() from error
-                    _log.warning("Attempt %d lost parts of the merge's source, trying again.", self._attempt)
+                    _log.warning("Attempt %d lost parts of the merge's source, trying again.", self._source_attempt)
                     self._metrics.bind(self._statement.sql_metrics())
 
     @raises_merge_errors
@@ -172,6 +240,10 @@ class MergeIntoCommand:
         transaction = MergeTransaction(self._gateway, self._statement)
         try:
             self._version_read = transaction.version_read
+            if self._guard is not None:
+                self._recorded = self._guard.recorded_result(transaction, self._statement.table_name())
+                if self._recorded is not None:
+                    return
             if transaction.has_been_executed():
                 self._reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
                 return
@@ -180,11 +252,12 @@ class MergeIntoCommand:
         finally:
             transaction.close()
         if self._version is not None:
-            self._statement.recache_target()
+            with _unharmed("renew cached plans that read the table"):
+                self._statement.recache_target()
 
     def _merge_within(self, transaction: MergeTransaction) -> None:
         metrics, names = self._metrics, ColumnNames()
-        self._storage_level = storage_level(self._gateway, self._attempt)
+        self._storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization()
         self._materialization = str(reason) if needed else OWN_REASON
         keys = source_keys(self._statement, prefix=names.statistic)
@@ -219,10 +292,17 @@ class MergeIntoCommand:
                 actions = self._execute(context)
             with metrics.phase("commit"):
                 metrics.set(executionTimeMs=metrics.elapsed_ms())
-                self._version = context.write.commit(actions)
-            transaction.record_statistics(self._version, reason, self._attempt)
+                self._version = self._commit(context, actions)
+            with _unharmed("record Delta's merge statistics"):
+                transaction.record_statistics(self._version, reason, self._source_attempt)
         finally:
             source.release()
+
+    def _commit(self, context: MergeContext, actions: JavaObject) -> int | None:
+        if self._guard is None:
+            return context.write.commit(actions)
+        record = self._guard.record(self.result(), context.transaction.session_user_metadata)
+        return context.write.commit(actions, application=self._guard.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
@@ -256,6 +336,8 @@ class MergeIntoCommand:
 
     def result(self) -> MergeResult:
         """What was done, with all metrics."""
+        if self._recorded is not None:
+            return self._recorded
         values = self._metrics.values
         changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
         return MergeResult(
@@ -284,4 +366,5 @@ class MergeIntoCommand:
             source_materialization_reason=self._materialization,
             metrics=dict(values),
             durations_ms=dict(self._metrics.durations_ms),
+            num_commit_attempts=self._attempt,
         )

@@ -59,9 +59,14 @@ class TransactionalWrite:
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
         return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._gateway.default_parallelism(), worthwhile))
 
-    def commit(self, actions: JavaObject) -> int | None:
+    def commit(
+        self, actions: JavaObject, *, application: tuple[str, int] | None = None, user_metadata: str | None = None
+    ) -> int | None:
         """Commit file actions as operation MERGE with the statement's metrics.
 
+        :param application: application id and generation to be kept with what is committed.
+        :param user_metadata: the commit's ``userMetadata``; by default the session's.
         :return: the committed version; None when there was nothing to commit.
+        :raises MergeConflictError: when another writer's commit got in the way.
         """
-        return self._transaction.commit(actions)
+        return self._transaction.commit(actions, application=application, user_metadata=user_metadata)

@@ -21,6 +21,7 @@ from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
+    from airflow_delta_merge.identity import MergeIdentity
 
 
 class DeltaMergeHook(BaseHook):
@@ -88,16 +89,21 @@ class DeltaMergeHook(BaseHook):
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
 
-    def merge(self, config: MergeConfig) -> MergeResult:
+    def merge(
+        self, config: MergeConfig, *, identity: MergeIdentity | None = None, max_commit_attempts: int = 5
+    ) -> MergeResult:
         """Run one merge to its end.
 
         :param config: what to merge.
-        :return: what the merge did.
+        :param identity: by what the table shall know this merge, so that it is committed once however often it is
+            tried; None commits it at each call.
+        :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
+        :return: what the merge did, or what an earlier try recorded in the table's log.
         :raises DeltaMergeException: when it failed; :class:`DeltaMergeFailException` when another try cannot help.
         """
         try:
-            with staged(config) as staging:
-                self._running = submit = self._prepare(staging)
+            with staged(config, identity) as staging:
+                self._running = submit = self._prepare(staging, max_commit_attempts)
                 exit_code = submit.run(str(staging.application))
                 return self._read_result(staging, config, submit, exit_code)
         except DeltaMergeError as error:
@@ -110,7 +116,7 @@ class DeltaMergeHook(BaseHook):
         if self._running is not None:
             self._running.on_kill()
 
-    def _prepare(self, staging: Staging) -> SparkSubmit:
+    def _prepare(self, staging: Staging, max_commit_attempts: int) -> SparkSubmit:
         submit = SparkSubmit(
             **self._submit_arguments,
             py_files=str(staging.py_files),
@@ -118,8 +124,12 @@ class DeltaMergeHook(BaseHook):
             application_args=[
                 *("--config", str(staging.config)),
                 *("--result", str(staging.result)),
+                *(("--identity", str(staging.identity)) if staging.identity.exists() else ()),
+                *("--max-commit-attempts", str(max_commit_attempts)),
                 *("--parent-pid", str(os.getpid())),
+                *("--staging-folder", str(staging.folder)),
             ],
+            temporary=str(staging.temporary),
         )
         check_java()
         submit.check_master()
@@ -143,7 +153,13 @@ class DeltaMergeHook(BaseHook):
         target = config.target.to_sql()
         outcome = _read_json(staging)
         if outcome is None:
-            raise error_of_exit(exit_code, submit.last_line, target, killed=submit.killed)
+            raise error_of_exit(
+                exit_code,
+                submit.last_line,
+                target,
+                killed=submit.killed,
+                exactly_once=staging.identity.exists(),
+            )
         if "error" in outcome:
             raise error_of_job(outcome["error"], target)
         result = MergeResult.from_dict(outcome["result"])

@@ -24,7 +24,7 @@ _ADVICE = {
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
 }
-_LASTING_TYPES = ("MergeConfigError", "NotImplementedError")
+_LASTING_TYPES = ("MergeConfigError", "NotImplementedError", "StaleMergeError")
 
 
 class DeltaMergeException(AirflowException):
@@ -64,10 +64,14 @@ def _is_lasting(error: Mapping[str, Any]) -> bool:
     return state[:2] in _LASTING_CLASSES and state not in _PASSING_STATES
 
 
-def error_of_exit(exit_code: int, last_line: str, target: str, *, killed: bool) -> DeltaMergeException:
+def error_of_exit(
+    exit_code: int, last_line: str, target: str, *, killed: bool, exactly_once: bool
+) -> DeltaMergeException:
     """The Airflow error for a spark-submit that ended without a result file."""
     what = f"The merge into {target} was not completed: "
     check = "Whether it committed stands in the table's history."
+    if exactly_once:
+        check = "If it did commit, the next try finds that in the table's log and returns its result."
     if killed:
         return DeltaMergeException(f"{what}Airflow ended this task, and Spark with it. {check}")
     if (number := _signal_number(exit_code)) is not None:

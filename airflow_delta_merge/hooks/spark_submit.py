@@ -45,8 +45,10 @@ class SparkSubmit(SparkSubmitHook):
 
     _submit_sp: Popen[str] | None
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, temporary: str | None = None, **kwargs: Any) -> None:
+        """:param temporary: folder for temporary files of the driver's JVM; by default the system's."""
         super().__init__(**kwargs)
+        self._temporary = temporary
         self.killed = False
         self.last_line = ""
         self._check_connection()
@@ -140,6 +142,9 @@ class SparkSubmit(SparkSubmitHook):
             env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
+        if self._temporary is not None:
+            options = f'{env.get("SPARK_SUBMIT_OPTS", "")} "-Djava.io.tmpdir={self._temporary}"'
+            env["SPARK_SUBMIT_OPTS"] = options.strip()
         return env
 
     def on_kill(self) -> None:

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
+    from airflow_delta_merge.identity import MergeIdentity
 
 PACKAGE = Path(__file__).resolve().parent.parent
-TRAVELLING_MODULES = ("__init__.py", "exceptions.py", "identifiers.py", "result.py")
+TRAVELLING_MODULES = (
+    "__init__.py",
+    "commit_record.py",
+    "exceptions.py",
+    "identifiers.py",
+    "identity.py",
+    "result.py",
+)
 TRAVELLING_FOLDERS = ("config", "engine")
 
 
@@ -45,6 +53,15 @@ class Staging:
         return self.folder / "config.json"
 
     @property
+    def identity(self) -> Path:
+        return self.folder / "identity.json"
+
+    @property
+    def temporary(self) -> Path:
+        """For Java's and Spark's own temporary files, which a JVM that is killed leaves behind."""
+        return self.folder / "tmp"
+
+    @property
     def properties(self) -> Path:
         return self.folder / "spark.properties"
 
@@ -59,8 +76,8 @@ class Staging:
 
 
 @contextmanager
-def staged(config: MergeConfig) -> Iterator[Staging]:
-    """A private folder with the job, the engine and ``config``; it is removed at the end."""
+def staged(config: MergeConfig, identity: MergeIdentity | None = None) -> Iterator[Staging]:
+    """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="airflow_delta_merge_", ignore_cleanup_errors=True) as folder:
         staging = Staging(Path(folder))
         # The job is copied out of the package: a script's folder is the first entry of sys.path, and there the
@@ -68,6 +85,9 @@ def staged(config: MergeConfig) -> Iterator[Staging]:
         _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
         _write_private(staging.config, config.to_json())
+        if identity is not None:
+            _write_private(staging.identity, identity.to_json())
+        staging.temporary.mkdir(mode=0o700)
         yield staging
 
 

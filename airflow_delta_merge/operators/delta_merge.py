@@ -10,12 +10,14 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.secrets import mask_secrets
 from airflow_delta_merge.operators.templates import check_at_parse, to_plain
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+    from airflow_delta_merge.identity import MergeIdentity
     from airflow_delta_merge.result import MergeResult
 
 
@@ -46,6 +48,11 @@ class DeltaMergeOperator(BaseOperator):
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
         by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
+    :param exactly_once: whether the table shall hold each intended execution of this task once, however often it is
+        tried: a try finds in the table's log what an earlier one has committed, returns its result and does nothing;
+        one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
+        False each try merges anew. See ``docs/exactly_once.md``.
+    :param max_commit_attempts: how often a try computes the merge when other writers' commits conflict with it.
     :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
         runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
     :param conf: Spark properties; they go before this package's own. (templated)
@@ -96,6 +103,8 @@ class DeltaMergeOperator(BaseOperator):
         with_schema_evolution: bool = False,
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
+        exactly_once: bool = True,
+        max_commit_attempts: int = 5,
         conn_id: str = "spark_default",
         conf: Mapping[str, Any] | None = None,
         jars: str | None = None,
@@ -122,6 +131,8 @@ class DeltaMergeOperator(BaseOperator):
         self.with_schema_evolution = with_schema_evolution
         self.source_dedupe = to_plain(source_dedupe)
         self.update_only_changed = update_only_changed
+        self.exactly_once = exactly_once
+        self.max_commit_attempts = max_commit_attempts
         self.conn_id = conn_id
         self.conf = dict(conf) if isinstance(conf, Mapping) else conf
         self.jars = jars
@@ -135,6 +146,8 @@ class DeltaMergeOperator(BaseOperator):
         self.spark_binary = spark_binary
         self.verbose = verbose
         check_at_parse(self._config_arguments())
+        if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
+            raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
 
     def _config_arguments(self) -> dict[str, Any]:
         return {
@@ -182,10 +195,29 @@ class DeltaMergeOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge, and return the result as a dict."""
         config = self._merge_config()
+        identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", config.to_sql())
-        result = self.hook.merge(config)
+        result = self.hook.merge(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
         self.log.info("%s", describe(result))
         return result.to_dict()
+
+    def _identity(self, context: Context) -> MergeIdentity | None:
+        from airflow_delta_merge.operators.task_identity import merge_identity
+
+        identity = merge_identity(context)
+        if identity is None:
+            self.log.info("This run was made by `dag.test()` or `airflow tasks test`, so it merges each time.")
+        else:
+            self.log.info("Merging once as %s, generation %s", identity.application_id, identity.generation)
+        return identity
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        """Render, and have Airflow mask the secrets among the values before it shows or stores them.
+
+        Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
+        """
+        super()._do_render_template_fields(*args, **kwargs)
+        mask_secrets(self.conf, self.source)
 
     def on_kill(self) -> None:
         """End the Spark application."""
@@ -195,11 +227,13 @@ class DeltaMergeOperator(BaseOperator):
 
 def describe(result: MergeResult) -> str:
     """A result as a few lines for the task's log."""
-    outcome = "nothing to do, no commit" if result.version is None else f"committed version {result.version}"
+    attempts = (
+        f"; attempt {result.num_commit_attempts}, the others conflicted" if result.num_commit_attempts > 1 else ""
+    )
     phases = ", ".join(f"{phase} {ms / 1000:.1f}" for phase, ms in result.durations_ms.items())
     return "\n".join(
         [
-            f"Merged into {result.table}: {outcome}",
+            f"Merged into {result.table}: {_outcome(result)}{attempts}",
             f"  rows     {result.num_inserted_rows} inserted, {result.num_updated_rows} updated, "
             f"{result.num_deleted_rows} deleted",
             f"  files    {result.num_touched_files} touched of {result.num_candidate_files} searched of "
@@ -208,3 +242,10 @@ def describe(result: MergeResult) -> str:
             f"  {result.executor}: {result.executor_reason}",
         ]
     )
+
+
+def _outcome(result: MergeResult) -> str:
+    if result.already_committed:
+        where = "by an earlier try" if result.version is None else f"by an earlier try, as version {result.version}"
+        return f"already committed {where}; nothing was done now, this is what that try recorded"
+    return "nothing to do, no commit" if result.version is None else f"committed version {result.version}"

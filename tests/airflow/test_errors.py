@@ -48,18 +48,29 @@ def test_condition_is_said_once_and_advice_added() -> None:
 
 @pytest.mark.parametrize("exit_code", [-signal.SIGKILL, 128 + signal.SIGKILL])
 def test_killed_from_outside(exit_code: int) -> None:
-    said = str(error_of_exit(exit_code, "", "`t`", killed=False))
+    said = str(error_of_exit(exit_code, "", "`t`", killed=False, exactly_once=False))
     assert "not completed: Spark was killed from outside by SIGKILL" in said
     assert "driver_memory" in said
 
 
 def test_killed_by_airflow() -> None:
-    assert "Airflow ended this task, and Spark with it" in str(error_of_exit(-15, "", "`t`", killed=True))
+    assert "Airflow ended this task, and Spark with it" in str(
+        error_of_exit(-15, "", "`t`", killed=True, exactly_once=False)
+    )
 
 
 def test_any_other_end() -> None:
-    said = str(error_of_exit(1, "Error: Master must either be yarn or start with spark", "`t`", killed=False))
+    said = str(
+        error_of_exit(
+            1, "Error: Master must either be yarn or start with spark", "`t`", killed=False, exactly_once=False
+        )
+    )
     assert said == (
         "The merge into `t` was not completed: Spark ended with exit code 1 and left no result; the reason stands in "
         "its output above. It last said: Error: Master must either be yarn or start with spark"
     )
+
+
+def test_a_lost_result_is_found_by_the_next_try() -> None:
+    said = str(error_of_exit(-9, "", "`t`", killed=False, exactly_once=True))
+    assert "If it did commit, the next try finds that in the table's log" in said

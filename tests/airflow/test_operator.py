@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +20,8 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator, describe
+from airflow_delta_merge.operators.secrets import _secrets
+from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.result import MergeResult
 
 GOOD: dict[str, Any] = {
@@ -165,3 +170,65 @@ def test_result_in_the_log() -> None:
         "  seconds  scan 1.2, total 3.5",
         "  ClassicMergeExecutor: there is a matched clause",
     ]
+
+
+def test_recorded_result_in_the_log() -> None:
+    result = MergeResult(table="/t", version_read=3, version=4, executor="", executor_reason="", num_commit_attempts=3)
+    assert describe(result).startswith("Merged into /t: committed version 4; attempt 3, the others conflicted\n")
+    again = replace(result, already_committed=True, num_commit_attempts=1)
+    assert describe(again).startswith("Merged into /t: already committed by an earlier try, as version 4; nothing was")
+    lost = replace(again, version=None)
+    assert describe(lost).startswith("Merged into /t: already committed by an earlier try; nothing was done now")
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.s3a.access.key", True),
+        ("spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net", True),
+        ("fs.azure.sas.fixed", True),
+        ("password", True),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", False),
+        ("spark.disaster.recovery", False),
+        ("header", False),
+    ],
+)
+def test_which_values_are_masked(name: str, secret: bool) -> None:
+    value = {"source": {"path": "/in", "options": {"some": "thing", name: "the value"}}}
+    assert list(_secrets(value)) == (["the value"] if secret else [])
+
+
+def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.operators.secrets.mask_secret", masked.append)
+    merge = operator(conf={"spark.hadoop.fs.s3a.secret.key": "{{ secret }}"}, name="merge")
+    merge.render_template_fields({"secret": "the value"})
+    assert masked == ["the value"]
+
+
+def context(**changes: Any) -> dict[str, Any]:
+    start = datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC)
+    run = {"start_date": start, "clear_number": 2, "logical_date": None, "run_after": start - timedelta(seconds=1)}
+    ti = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1, "try_number": 2, "max_tries": 3}
+    return {"ti": SimpleNamespace(**ti), "dag_run": SimpleNamespace(**run | changes)}
+
+
+def test_identity_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__DELTA_MERGE__NAMESPACE", "staging")
+    identity = merge_identity(context())
+    assert identity is not None
+    assert (identity.application_id, identity.generation) == ("airflow:staging/d/t/r/-1", 1772409601000002003)
+    assert identity.task_instance.try_number == 2
+
+
+def test_runs_of_dag_test_have_no_identity() -> None:
+    date = datetime(2026, 3, 1, tzinfo=UTC)
+    assert merge_identity(context(start_date=date, logical_date=date)) is None
+    assert merge_identity(context(start_date=date, run_after=date)) is None
+
+
+@pytest.mark.parametrize("attempts", [0, -1, "5", 1.5])
+def test_max_commit_attempts_is_a_whole_number(attempts: Any) -> None:
+    with pytest.raises(MergeConfigError, match="whole number from 1"):
+        operator(max_commit_attempts=attempts)

@@ -68,19 +68,22 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         """
         import os, sys, time
         from airflow_delta_merge import job
-        job._end_with(os.getppid())
+        job._end_with(os.getppid(), sys.argv[2])
         open(sys.argv[1], "w").write(str(os.getpid()))
         time.sleep(60)
         """
     )
-    start = f"[sys.executable, '-c', {child!r}, sys.argv[1]], start_new_session=True"
+    start = f"[sys.executable, '-c', {child!r}, *sys.argv[1:]], start_new_session=True"
     parent = f"import subprocess, sys; subprocess.run({start})"
-    pid_file = tmp_path / "pid"
-    with subprocess.Popen([sys.executable, "-c", parent, str(pid_file)]) as process:
+    pid_file, staging = tmp_path / "pid", tmp_path / "staging"
+    staging.mkdir()
+    (staging / "config.json").touch()
+    with subprocess.Popen([sys.executable, "-c", parent, str(pid_file), str(staging)]) as process:
         wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
         process.kill()
     pid = int(pid_file.read_text())
     wait_until(lambda: not runs(pid))
+    assert not staging.exists()
 
 
 def runs(pid: int) -> bool:

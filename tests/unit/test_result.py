@@ -26,6 +26,8 @@ RESULTS = st.builds(
     num_touched_files=COUNTS,
     metrics=st.dictionaries(NAMES, COUNTS),
     durations_ms=st.dictionaries(NAMES, COUNTS),
+    num_commit_attempts=COUNTS,
+    already_committed=st.booleans(),
 )
 GOOD = MergeResult(
     table="spark_catalog.default.orders",

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.hooks.staging import PACKAGE, staged, write_py_files
+from airflow_delta_merge.identity import MergeIdentity
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 
@@ -18,7 +19,7 @@ CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_de
 def test_py_files_import_without_anything_else(tmp_path: Path) -> None:
     path = tmp_path / "parts.zip"
     write_py_files(path)
-    modules = "airflow_delta_merge.config, airflow_delta_merge.result, airflow_delta_merge.exceptions"
+    modules = "airflow_delta_merge.config, airflow_delta_merge.exceptions, airflow_delta_merge.commit_record"
     code = f"import sys; sys.path.insert(0, {str(path)!r}); import {modules}; print(airflow_delta_merge.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == f"{path}/airflow_delta_merge/__init__.py", done.stderr
@@ -38,6 +39,15 @@ def test_py_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_py_files(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_identity_is_staged_if_there_is_one() -> None:
+    identity = MergeIdentity(application_id="a", generation=1)
+    with staged(CONFIG, identity) as staging:
+        assert MergeIdentity.from_json(staging.identity.read_text()) == identity
+        assert staging.identity.stat().st_mode & 0o777 == 0o600
+    with staged(CONFIG) as staging:
+        assert not staging.identity.exists()
 
 
 def test_files_are_private_and_go_away() -> None:

@@ -23,20 +23,26 @@ def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return function(*args, **kwargs)
         except (Py4JJavaError, PySparkException) as error:
-            raise _merge_error(error) from error
+            raise merge_error(error) from error
 
     return wrapped
 
 
-def _merge_error(error: Py4JJavaError | PySparkException) -> MergeExecutionError:
-    while isinstance(error.__context__, Py4JJavaError):
-        # PySpark looks Delta's conditions up in Spark's list, fails, and raises that failure: the cause is before it.
-        error = error.__context__
-    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+def merge_error(error: BaseException) -> MergeExecutionError:
+    """An exception of py4j or PySpark as this package's own, to be raised by the caller."""
+    origin = java_origin(error)
     if origin is None:
         assert isinstance(error, PySparkException)
         return MergeExecutionError(str(error), condition=error.getCondition(), sql_state=error.getSqlState())
     return from_throwable(origin)
+
+
+def java_origin(error: BaseException) -> Any | None:
+    """The JVM exception behind one of py4j or PySpark, as far as it is known."""
+    while isinstance(error.__context__, Py4JJavaError):
+        # PySpark looks Delta's conditions up in Spark's list, fails, and raises that failure: the cause is before it.
+        error = error.__context__
+    return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
 def from_throwable(throwable: Any) -> MergeExecutionError:

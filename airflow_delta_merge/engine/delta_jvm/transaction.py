@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,10 +10,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
-from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
+from airflow_delta_merge.engine.delta_jvm.commit import (
+    committing_with,
+    delete_files,
+    is_conflict,
+    landed_version,
+    session_user_metadata,
+    user_metadata_backwards,
+)
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
-from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ class MergeTransaction:
         self._command = statement.command
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
+        self._written: list[JavaObject] = []
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
     def close(self) -> None:
@@ -78,6 +87,18 @@ class MergeTransaction:
     def has_been_executed(self) -> bool:
         """Whether the table has a commit by the session's ``txnAppId`` with its ``txnVersion`` or a later one."""
         return bool(self._command.hasBeenExecuted(self._transaction, self._gateway.session, self._gateway.none))
+
+    def generation(self, application_id: str) -> int | None:
+        """The version that the application last committed to the table, if it did.
+
+        To have asked makes another commit of that application meanwhile a conflict.
+        """
+        generation = int(self._transaction.txnVersion(application_id))
+        return None if generation < 0 else generation
+
+    def user_metadata_backwards(self) -> Iterator[tuple[int, str]]:
+        """Version and ``userMetadata`` of the commits that have one, newest first, as far back as the log goes."""
+        return user_metadata_backwards(self._transaction, self._gateway)
 
     def prepare(self) -> None:
         """Check that the table is as it was analysed, and let its schema and identity columns move on.
@@ -292,7 +313,8 @@ class MergeTransaction:
 
     def write_files(self, rows: DataFrame) -> JavaObject:
         """Write rows as new files by Delta's own writer; JVM sequence of file actions."""
-        return self._transaction.writeFiles(jdf(rows))
+        self._written.append(self._transaction.writeFiles(jdf(rows)))
+        return self._written[-1]
 
     def split_change_files(self, actions: JavaObject) -> tuple[FileSet, int, int]:
         """The data files among the actions of a write; count and bytes of the change files."""
@@ -337,23 +359,45 @@ class MergeTransaction:
         emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
         return done._1(), counts, self.file_set(gateway.seq(emptied))
 
-    def commit(self, actions: JavaObject) -> int | None:
+    @property
+    def session_user_metadata(self) -> str | None:
+        """The ``userMetadata`` that the session asks for."""
+        return session_user_metadata(self._gateway)
+
+    def commit(
+        self,
+        actions: JavaObject,
+        *,
+        application: tuple[str, int] | None = None,
+        user_metadata: str | None = None,
+    ) -> int | None:
         """Commit as operation MERGE with the statement's predicates and metrics, as Delta's own command does.
 
         :param actions: JVM sequence of file actions.
+        :param application: application id and version to be kept with what is committed.
+        :param user_metadata: the commit's ``userMetadata``; by default the session's.
         :return: the committed version; None when there was nothing to commit.
+        :raises MergeConflictError: when another writer's commit got in the way; what this transaction wrote is deleted.
         """
         gateway, command, transaction = self._gateway, self._command, self._transaction
         operation = self._operation()
         executed = command.createSetTransaction(gateway.session, transaction.deltaLog(), gateway.none)
         actions = executed.toList().concat(actions)
+        if application is not None and (actions.nonEmpty() or self._changes_metadata()):
+            transaction.updateSetTransaction(*application, gateway.some(transaction.deltaLog().clock().getTimeMillis()))
         records = gateway.delta("NumRecordsStats").fromActions(actions)
         command.validateNumRecords(actions, records, operation, transaction.deltaLog())
         self._records = records
         transaction.registerSQLMetrics(gateway.session, command.metrics())
         no_tags = gateway.module("scala.collection.immutable.Map").empty()
         tags = gateway.delta("RowTracking").addPreservedRowTrackingTagIfNotSet(transaction.snapshot(), no_tags)
-        version = transaction.commitIfNeeded(actions, operation, tags)
+        try:
+            with committing_with(gateway, user_metadata):
+                version = transaction.commitIfNeeded(actions, operation, tags)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            return self._resolve_conflict(error)
         return int(version.get()) if version.isDefined() else None
 
     def record_statistics(self, version: int | None, materialization_reason: JavaObject, attempt: int) -> None:
@@ -374,6 +418,22 @@ class MergeTransaction:
             statistics,
             gateway.none,
         )
+
+    def _changes_metadata(self) -> bool:
+        return not self._transaction.metadata().equals(self._transaction.snapshot().metadata())
+
+    def _resolve_conflict(self, error: Exception) -> int:
+        """The version that was committed after all; else clean up and raise."""
+        version = landed_version(self._gateway, self._transaction)
+        if version is not None:
+            return version
+        deleted = sum(delete_files(self._gateway, self._transaction, written) for written in self._written)
+        told = merge_error(error)
+        raise MergeConflictError(
+            f"{told} The {deleted} files that this attempt wrote were never part of the table and are deleted.",
+            condition=told.condition,
+            sql_state=told.sql_state,
+        ) from error
 
     def _operation(self) -> JavaObject:
         gateway, command = self._gateway, self._command

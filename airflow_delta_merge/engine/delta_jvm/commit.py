@@ -1,0 +1,105 @@
+"""A transaction's commit: its user metadata, whether it landed, and what earlier commits say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_delta_merge.engine.delta_jvm.errors import java_origin
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_LAST_COMMIT_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
+_CONFLICT = "DeltaConcurrentModificationException"
+# Commits are looked through from the newest: the one that is sought is mostly among the last few.
+_FIRST_COMMITS, _MORE_COMMITS = 10, 1000
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether an error is Delta's that another writer's commit got in the way, so this commit was given up."""
+    # Delta's Python package, where it was imported, turns them into exceptions of its own.
+    if any(base.__name__ == _CONFLICT for base in type(error).__mro__):
+        return True
+    origin = java_origin(error)
+    java_class = None if origin is None else origin.getClass()
+    while java_class is not None:
+        if str(java_class.getSimpleName()) == _CONFLICT:
+            return True
+        java_class = java_class.getSuperclass()
+    return False
+
+
+@contextmanager
+def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[None]:
+    """Let commits made inside, on this thread, have this ``userMetadata``; None leaves it to the session.
+
+    Delta takes it from the active session's conf. So a clone of the session is made active: set on the session
+    itself it would get into whatever other threads commit meanwhile.
+    """
+    if user_metadata is None:
+        yield
+        return
+    sessions = gateway.module("org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    clone = gateway.session.cloneSession()
+    clone.conf().set(USER_METADATA, user_metadata)
+    sessions.setActiveSession(clone)
+    try:
+        yield
+        version = clone.conf().getOption(_LAST_COMMIT_VERSION)
+        if version.isDefined():
+            gateway.session.conf().set(_LAST_COMMIT_VERSION, version.get())
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def session_user_metadata(gateway: Gateway) -> str | None:
+    """The ``userMetadata`` that the session gives to commits."""
+    value = gateway.session.conf().getOption(USER_METADATA)
+    return str(value.get()) if value.isDefined() else None
+
+
+def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
+    """The version that a transaction committed after all, though its commit raised a conflict.
+
+    That happens when a storage's answer to a write that succeeded is lost and the write is tried again: the
+    transaction then finds its own commit in its way. The id of each transaction stands in its commit.
+    """
+    log = transaction.deltaLog()
+    snapshot = log.update(False, gateway.none, transaction.catalogTable())
+    files = gateway.delta("util.DeltaCommitFileProvider").apply(snapshot)
+    history = gateway.delta("DeltaHistoryManager")
+    store, conf = log.store(), log.newDeltaHadoopConf()
+    for version in range(int(transaction.readVersion()) + 1, int(snapshot.version()) + 1):
+        info = history.getCommitInfoOpt(store, files.deltaFile(version), conf)
+        if info.isDefined() and info.get().txnId().contains(transaction.txnId()):
+            return version
+    return None
+
+
+def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject) -> int:
+    """Delete the files of actions that were never committed; how many were deleted."""
+    log = transaction.deltaLog()
+    conf, base = log.newDeltaHadoopConf(), log.dataPath()
+    file_system = base.getFileSystem(conf)
+    operations = gateway.delta("util.DeltaFileOperations")
+    paths = (operations.absolutePath(base.toString(), action.path()) for action in scala_list(actions))
+    return sum(bool(file_system.delete(path, False)) for path in paths)
+
+
+def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterator[tuple[int, str]]:
+    """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads."""
+    history = transaction.deltaLog().history()
+    end, count = int(transaction.readVersion()), _FIRST_COMMITS
+    while end >= 0:
+        start = max(0, end - count + 1)
+        commits = scala_list(history.getHistory(start, gateway.some_long(end), transaction.catalogTable()))
+        if not commits:
+            return  # cleaned up, and so is all before
+        for commit in commits:
+            if commit.userMetadata().isDefined():
+                yield int(commit.version().get()), str(commit.userMetadata().get())
+        end, count = start - 1, _MORE_COMMITS

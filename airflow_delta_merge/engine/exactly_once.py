@@ -1,0 +1,141 @@
+"""One intended execution of a merge is committed once: what the table's log says decides, whoever dies or hurries.
+
+The table keeps, for each application, the generation that it last committed (Delta's ``SetTransaction``), in the same
+commit as the merge's files. Before a merge, with the table at r and the merge at g:
+
+- r is g, or another try of the same execution: it was committed. Its result stands in that commit; nothing is done.
+- r > g: a later execution was committed; this one comes too late and changes nothing.
+- r < g, or no r: merge. Whoever commits in between conflicts with this commit, and the question is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.exceptions import MergeConflictError, StaleMergeError
+from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import Gateway, MergeTransaction
+
+log = logging.getLogger(__name__)
+
+#: How often a merge is computed and its commit tried before other writers' commits make it fail.
+MAX_COMMIT_ATTEMPTS = 5
+# Before the second attempt a random part of the first, before each later one of twice as much, up to the last.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
+_SESSION_TRANSACTION = "spark.databricks.delta.write.txnVersion"
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a config or a statement, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ExactlyOnce:
+    """Guards the commits of one merge.
+
+    :param identity: by what the table knows the merge.
+    :param config_digest: :func:`digest` of what is merged.
+    """
+
+    identity: MergeIdentity
+    config_digest: str
+
+    @property
+    def application(self) -> tuple[str, int]:
+        """Application id and version of Delta's ``SetTransaction``."""
+        return self.identity.application_id, self.identity.generation
+
+    def recorded_result(self, transaction: MergeTransaction, table: str) -> MergeResult | None:
+        """What the commit of this execution recorded; None when there is no such commit, so it is to be merged.
+
+        :raises StaleMergeError: when a later execution was committed.
+        """
+        committed = transaction.generation(self.identity.application_id)
+        if committed is None:
+            return None
+        if self.identity.is_same_execution(committed):
+            return self._find_record(transaction, table, committed)
+        if committed > self.identity.generation:
+            raise StaleMergeError(
+                f"A later execution of this merge (generation {committed}) has been committed to {table}, so this one "
+                f"(generation {self.identity.generation}) is outdated and changes nothing. It is what is left of a try "
+                "that was given up, cleared or deleted; the later execution has the result."
+            )
+        return None
+
+    def _find_record(self, transaction: MergeTransaction, table: str, generation: int) -> MergeResult:
+        for version, user_metadata in transaction.user_metadata_backwards():
+            if json.dumps(self.identity.application_id) not in user_metadata:
+                continue  # also of releases whose records can't be read here
+            record = CommitRecord.from_user_metadata(user_metadata)
+            if record is None or record.identity.application_id != self.identity.application_id:
+                continue
+            if record.identity.generation != generation:
+                break  # the commit of the generation itself was of another writer of this application
+            if record.config_digest != self.config_digest:
+                log.warning(
+                    "The merge's config is not the one that version %s was committed with; to merge by the new one, "
+                    "clear the task.",
+                    version,
+                )
+            return replace(record.result_of(version), already_committed=True)
+        return MergeResult(
+            table=table,
+            version_read=transaction.version_read,
+            version=None,
+            executor="",
+            executor_reason=f"generation {generation} of this merge was committed before, but its record is no longer "
+            "in the table's log (it was cleaned up, or another program wrote it), so its numbers are not known",
+            already_committed=True,
+        )
+
+    def record(self, result: MergeResult, user_metadata: str | None) -> str:
+        """The commit's ``userMetadata``, beside what the session wants it to be."""
+        return CommitRecord(identity=self.identity, config_digest=self.config_digest, result=result).to_user_metadata(
+            user_metadata
+        )
+
+
+def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max_attempts: int) -> MergeResult:
+    """Call ``attempt`` with 1, 2, … until no other writer's commit conflicts with its own.
+
+    :raises MergeConflictError: when one did in each of ``max_attempts``.
+    """
+    session_version = gateway.session.conf().getOption(_SESSION_TRANSACTION)
+    number = 1
+    while True:
+        try:
+            return attempt(number)
+        except MergeConflictError as error:
+            if number >= max_attempts:
+                raise MergeConflictError(
+                    f"{error} That was attempt {number} of {max_attempts}: let fewer writers change the same files at "
+                    "a time, or raise max_commit_attempts.",
+                    condition=error.condition,
+                    sql_state=error.sql_state,
+                ) from error
+            wait = random.uniform(0, min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** (number - 1)))  # noqa: S311
+            log.warning(
+                "%s Trying again in %.1f s, attempt %s of %s: table and source are read anew, as they are then.",
+                error,
+                wait,
+                number + 1,
+                max_attempts,
+            )
+        time.sleep(wait)
+        number += 1
+        if session_version.isDefined():
+            # Delta may have unset it for the attempt that failed.
+            gateway.session.conf().set(_SESSION_TRANSACTION, session_version.get())

@@ -1,0 +1,165 @@
+"""Who a merge is: the application id and generation by which a table knows whether it was committed before.
+
+Travels to Spark as a py-file, so it imports neither Airflow nor pyspark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from airflow_delta_merge.exceptions import MergeConfigError
+
+#: Longest application id, in characters (all ASCII): each table keeps one for every task instance that merged into it.
+APPLICATION_ID_LENGTH = 250
+_LARGEST_GENERATION = 2**63 - 1  # Delta keeps it as a long
+_HASH_DIGITS = 32
+_THOUSAND, _MILLION = 1_000, 1_000_000
+
+
+def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1, namespace: str = "") -> str:
+    """The application id of a task instance: ``airflow:<namespace>/<DAG>/<task>/<run>/<map index>``.
+
+    All but letters, digits and a few harmless signs are percent-encoded in each part, so no two task instances have
+    the same id. One that would be longer than :data:`APPLICATION_ID_LENGTH` is cut and gets a SHA-256 after ``#``.
+
+    :param namespace: tells deployments apart that have DAGs of the same name and write to the same table.
+    """
+    parts = [namespace, dag_id, task_id, run_id, str(map_index)]
+    whole = "airflow:" + "/".join(quote(part, safe="-._~:+@") for part in parts)
+    if len(whole) <= APPLICATION_ID_LENGTH:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{whole[: APPLICATION_ID_LENGTH - len(digest) - 1]}#{digest}"
+
+
+def airflow_generation(*, started: datetime, clear_number: int, max_tries: int) -> int:
+    """The generation of a try: which intended execution of its task instance it belongs to, as one rising number.
+
+    In decimal digits: milliseconds of the DAG run's start, three digits of its clear number, three of ``max_tries``.
+    Each stands there for what the others miss (Airflow 3.3):
+
+    - ``dag_run.start_date`` is renewed when a run that had ended is cleared, reprocessed by a backfill, or deleted and
+      made anew; retries leave it alone, and so do clears within a run that goes on.
+    - ``dag_run.clear_number`` grows with every clear, also of a task that runs. But it belongs to the whole run:
+      clearing *another* task between two tries of a merge makes it grow too.
+    - ``max_tries`` belongs to the task instance and grows when it is cleared, not when it is retried. But it need not
+      grow when the DAG's ``retries`` were lowered meanwhile, and may stay when the task was cleared while it ran.
+
+    So generations are ordered by start and clear number, and :meth:`MergeIdentity.is_same_execution` looks at
+    ``max_tries`` where only the clear number differs.
+
+    :param started: ``dag_run.start_date``, with a time zone.
+    :param clear_number: ``dag_run.clear_number``; more than 999 count as 999.
+    :param max_tries: ``ti.max_tries``; its last three digits count.
+    """
+    milliseconds = int(started.timestamp() * _THOUSAND)
+    return milliseconds * _MILLION + min(clear_number, _THOUSAND - 1) * _THOUSAND + max_tries % _THOUSAND
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskInstanceIdentity:
+    """The Airflow task instance and try that merges."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+    try_number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeIdentity:
+    """By what a table knows a merge.
+
+    :param application_id: Delta's ``appId``; whoever uses one alone decides over its generations.
+    :param generation: Delta's ``version`` of that application: the same in each try of one intended execution, higher
+        in each later one; 0 or more.
+    :param task_instance: who merges, when it is an Airflow task; then ``generation`` is one of
+        :func:`airflow_generation`.
+    :raises MergeConfigError: when they can't be.
+    """
+
+    application_id: str
+    generation: int
+    task_instance: TaskInstanceIdentity | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.application_id, str) or not 0 < len(self.application_id) <= 4 * APPLICATION_ID_LENGTH:
+            raise MergeConfigError(f"An application id has 1 to {4 * APPLICATION_ID_LENGTH} characters.")
+        if not _is_int(self.generation) or not 0 <= self.generation <= _LARGEST_GENERATION:
+            raise MergeConfigError(f"A generation is a whole number from 0 to 2^63-1, not {self.generation!r:.80}.")
+
+    def is_same_execution(self, generation: int) -> bool:
+        """Whether a merge of this application with ``generation`` was another try of the same intended execution."""
+        if generation == self.generation or self.task_instance is None:
+            return generation == self.generation
+        start, (clear_number, max_tries) = _parts(self.generation)
+        other_start, (other_clear_number, other_max_tries) = _parts(generation)
+        if start != other_start:
+            return False
+        counted = clear_number < _THOUSAND - 1
+        return (counted and clear_number == other_clear_number) or max_tries == other_max_tries
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MergeIdentity:
+        """Read what :meth:`to_dict` gave.
+
+        :raises MergeConfigError: when it is no identity.
+        """
+        _check_keys(cls, data)
+        task_instance = data.get("task_instance")
+        if task_instance is not None:
+            task_instance = _task_instance(task_instance)
+        return cls(application_id=data["application_id"], generation=data["generation"], task_instance=task_instance)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> MergeIdentity:
+        """Read what :meth:`to_json` wrote.
+
+        :raises MergeConfigError: when the text is not JSON, or no identity.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise MergeConfigError(f"The merge identity is not JSON: {error}.") from error
+        return cls.from_dict(data)
+
+
+def _task_instance(data: Any) -> TaskInstanceIdentity:
+    _check_keys(TaskInstanceIdentity, data)
+    for name, value in data.items():
+        if not (_is_int(value) if name in ("map_index", "try_number") else isinstance(value, str)):
+            raise MergeConfigError(f"The merge identity has a wrong value for {name}: {value!r:.80}.")
+    return TaskInstanceIdentity(**data)
+
+
+def _check_keys(cls: type[Any], data: Any) -> None:
+    if not isinstance(data, Mapping):
+        raise MergeConfigError(f"A merge identity is a JSON object, not {data!r:.80}.")
+    names = {field.name for field in fields(cls)}
+    optional = {"task_instance", "map_index", "try_number"}
+    wrong = sorted(map(str, (set(data) - names) | (names - optional - set(data))))
+    if wrong:
+        raise MergeConfigError(f"The merge identity has unknown keys or lacks some: {', '.join(wrong)}.")
+
+
+def _parts(generation: int) -> tuple[int, tuple[int, int]]:
+    start, rest = divmod(generation, _MILLION)
+    return start, divmod(rest, _THOUSAND)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,34 @@
+"""Which values of a task's arguments are secrets, for Airflow to mask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow.sdk.log import mask_secret
+
+# What Spark itself takes for a secret (spark.redaction.regex), and how storage drivers name theirs: keys and shared
+# access signatures of Azure accounts, private keys. But not the names of classes and files that go with them.
+_SECRET_NAME = re.compile(
+    r"secret|password|passwd|passphrase|token|credential|\bsas\b|(access|account|private|api)[._-]?key", re.IGNORECASE
+)
+_NO_SECRET_NAME = re.compile(r"(provider|type|class|enabled|impl|file|path|expiration)s?$", re.IGNORECASE)
+
+
+def mask_secrets(*arguments: Any) -> None:
+    """Let Airflow mask each value in (nested) dicts whose name looks like a secret's, wherever it would be shown."""
+    for argument in arguments:
+        for value in _secrets(argument):
+            mask_secret(value)
+
+
+def _secrets(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _secrets(item, f"{name} {key}")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _secrets(item, name)
+    elif isinstance(value, str) and value and _SECRET_NAME.search(name) and not _NO_SECRET_NAME.search(name):
+        yield value

@@ -1,0 +1,53 @@
+"""From a running task to the identity by which the table knows its merge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import conf
+
+from airflow_delta_merge.identity import (
+    MergeIdentity,
+    TaskInstanceIdentity,
+    airflow_generation,
+    application_id,
+)
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+def merge_identity(context: Context) -> MergeIdentity | None:
+    """The identity of the try that runs; see :func:`~airflow_delta_merge.identity.airflow_generation`.
+
+    ``[delta_merge] namespace`` of Airflow's configuration tells deployments apart that have DAGs of the same names.
+
+    :return: None in a run that no scheduler started (``dag.test()``, ``airflow tasks test``): such a run is given its
+        logical date as start, so that it would be the same execution each time, but is there to do its work each time.
+    """
+    ti, dag_run = context["ti"], context["dag_run"]
+    start = dag_run.start_date
+    if start is None or start in (dag_run.logical_date, dag_run.run_after):
+        return None
+    map_index = -1 if ti.map_index is None else ti.map_index
+    return MergeIdentity(
+        application_id=application_id(
+            namespace=conf.get("delta_merge", "namespace", fallback=""),
+            dag_id=ti.dag_id,
+            task_id=ti.task_id,
+            run_id=ti.run_id,
+            map_index=map_index,
+        ),
+        generation=airflow_generation(
+            started=start,
+            clear_number=getattr(dag_run, "clear_number", None) or 0,
+            max_tries=ti.max_tries,
+        ),
+        task_instance=TaskInstanceIdentity(
+            dag_id=ti.dag_id,
+            task_id=ti.task_id,
+            run_id=ti.run_id,
+            map_index=map_index,
+            try_number=ti.try_number,
+        ),
+    )

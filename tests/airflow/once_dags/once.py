@@ -1,0 +1,73 @@
+"""Merges that count: applied twice, a row's ``n`` would show it. Tables come with each run's conf."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+from airflow_delta_merge.config import when_matched_update, when_not_matched_insert_all
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+SUBMIT = Path(__file__).resolve().parents[2] / "faults" / "seam" / "spark-submit"
+COUNT = {
+    "source": "SELECT id, 1L AS n FROM range(3)",
+    "on": ["id"],
+    "clauses": [when_matched_update(set={"n": "target.n + source.n"}), when_not_matched_insert_all()],
+    "retries": 2,
+    "retry_delay": timedelta(seconds=1),
+    "spark_binary": str(SUBMIT),
+    "conf": {
+        "spark.driver.memory": "700m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    },
+}
+
+
+@task
+def other() -> None:
+    """A task beside the merge, to be cleared."""
+
+
+with DAG("once", schedule="@daily", start_date=datetime(2026, 1, 1), end_date=datetime(2026, 1, 3), catchup=False):
+    other()
+    DeltaMergeOperator(task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT)
+
+with DAG("once_slow_retry", schedule=None, start_date=datetime(2026, 1, 1)):
+    other()
+    DeltaMergeOperator(
+        task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT | {"retry_delay": timedelta(seconds=20)}
+    )
+
+with DAG("once_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task
+    def tables(dag_run=None) -> list[str]:
+        """Where the mapped merges go."""
+        return dag_run.conf["tables"]
+
+    DeltaMergeOperator.partial(task_id="merge", **COUNT).expand(target=tables())
+
+with DAG("once_chaos", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT | {"retries": 8})
+
+with DAG("once_secret", schedule=None, start_date=datetime(2026, 1, 1)):
+    # Everything a secret may come by. The values stand in Variables and in the connection, never in this file.
+    conf = {
+        "spark.hadoop.fs.s3a.secret.key": "{{ var.value.canary_conf }}",
+        "spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net": "{{ var.value.canary_account }}",
+    }
+    source = {
+        "path": "{{ dag_run.conf['source'] }}",
+        "format": "csv",
+        "options": {"header": True, "inferSchema": True, "password": "{{ var.value.canary_option }}"},
+    }
+    DeltaMergeOperator(
+        task_id="merge",
+        target="{{ dag_run.conf['table'] }}",
+        conn_id="canary_spark",
+        verbose=True,
+        **COUNT | {"source": source, "conf": COUNT["conf"] | conf},
+    )

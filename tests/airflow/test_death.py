@@ -1,0 +1,98 @@
+"""Something dies during a merge that is then tried again: applied once, nothing left. The rest is ``make chaos``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.result import MergeResult
+from tests.airflow import tables
+from tests.airflow.conftest import SPARK
+from tests.airflow.once import applied
+
+SUBMIT = Path(__file__).parents[1] / "faults" / "seam" / "spark-submit"
+WHO = MergeIdentity(
+    application_id="me", generation=7, task_instance=TaskInstanceIdentity(dag_id="d", task_id="t", run_id="r")
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Temporary files and the orders for the seam, in a folder of this test's own."""
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "r.-1").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("DELTA_MERGE_CONTROL", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tables.create_table(tmp_path / "table", {"id": "long", "n": "long"})
+
+
+def merge(table: Path) -> MergeResult:
+    config = MergeConfig(
+        target=str(table),
+        source="SELECT id, 1L AS n FROM range(3)",
+        on=["id"],
+        clauses=[when_matched_update(set={"n": "target.n + source.n"}), when_not_matched_insert_all()],
+    )
+    return DeltaMergeHook(conf=SPARK, spark_binary=str(SUBMIT)).merge(config, identity=WHO)
+
+
+@pytest.mark.parametrize(
+    ("victim", "moment", "committed"), [("job", "after-commit", True), ("jvm", "before-commit", False)]
+)
+def test_spark_dies_at_the_commit(table: Path, folder: Path, victim: str, moment: str, committed: bool) -> None:
+    (folder / "r.-1" / "kill").write_text(f"{victim} {moment}")
+    with pytest.raises(DeltaMergeException, match="not completed"):
+        merge(table)
+    assert (folder / "r.-1" / "kill.done").exists()
+    assert applied(table) == (1 if committed else 0)
+    result = merge(table)
+    assert (result.already_committed, result.version, result.num_inserted_rows) == (committed, 1, 3)
+    assert applied(table) == 1
+    assert left(folder) == []
+
+
+def test_the_task_dies(table: Path, folder: Path) -> None:
+    code = "import sys, tempfile; from pathlib import Path; from tests.airflow.test_death import merge; "
+    code += "tempfile.tempdir = sys.argv[2]; merge(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(table), str(folder / "temporary")]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=dict(os.environ)) as task:
+        wait_until(lambda: any("_job.py --config" in each and "java" not in each[:9] for each in left(folder)), 120)
+        task.kill()
+    wait_until(lambda: left(folder) == [], 10)
+    result = merge(table)
+    assert (result.version, applied(table)) == (1, 1)
+
+
+def left(folder: Path) -> list[str]:
+    """Staging folders, and the command lines of processes that use them (not those of tests)."""
+    left = [str(path) for path in (folder / "temporary").iterdir()]
+    for process in psutil.process_iter(["cmdline", "status"]):
+        command = process.info["cmdline"] or []
+        staged = any(f"{folder}/temporary/airflow_delta_merge_" in argument for argument in command)
+        if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
+            left.append(" ".join([Path(command[0]).name, *command[1:]]))
+    return left
+
+
+def wait_until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)

@@ -1,0 +1,70 @@
+"""Concurrent writers on a table, threads of one Spark: ``python -m tests.faults.writers TABLE FIRST COUNT MERGES``.
+
+Each writer counts up its own row (in a partition that nobody else changes) and a row of all writers, by turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge import engine
+from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
+from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARED = "shared"
+
+
+def merges_of(spark: SparkSession, table: Path, writer: str, merges: int) -> list[MergeResult]:
+    """All merges of one writer, one after the other."""
+    return [_merge(spark, table, writer, SHARED if number % 2 else writer, number) for number in range(merges)]
+
+
+def _merge(spark: SparkSession, table: Path, writer: str, row: str, number: int) -> MergeResult:
+    config = MergeConfig(
+        target=str(table),
+        source=f"SELECT '{row}' AS part, '{row}' AS id, 1L AS n",
+        on=f"target.id = source.id AND target.part = '{row}'",
+        clauses=[when_matched_update(set={"n": "target.n + source.n"}), when_not_matched_insert_all()],
+    )
+    identity = MergeIdentity(application_id=writer, generation=number)
+    return engine.merge(spark, config, identity=identity, max_commit_attempts=100)
+
+
+def run(spark: SparkSession, table: Path, writers: list[str], merges: int) -> dict[str, list[MergeResult]]:
+    """Let writers run at the same time, each in a session of its own; their results."""
+    with ThreadPoolExecutor(len(writers)) as pool:
+        started = {name: pool.submit(merges_of, spark.newSession(), table, name, merges) for name in writers}
+        return {name: future.result() for name, future in started.items()}
+
+
+def main(table: str, first: str, count: str, merges: str) -> None:
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, delta_jars())))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    names = [f"writer {number}" for number in range(int(first), int(first) + int(count))]
+    results = run(spark, Path(table), names, int(merges))
+    attempts = [result.num_commit_attempts for of_writer in results.values() for result in of_writer]
+    print(f"{len(attempts)} merges by {count} writers took {sum(attempts)} attempts, at most {max(attempts)} for one")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
