@@ -5,6 +5,6 @@ It travels to clusters as a py-file, so it imports only the standard library, py
 
 from __future__ import annotations
 
-from airflow_delta_merge.engine.merge_into import merge, merge_sql
+from airflow_delta_merge.engine.api import merge, merge_sql, plan
 
-__all__ = ["merge", "merge_sql"]
+__all__ = ["merge", "merge_sql", "plan"]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
-from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_skipping_metrics
+from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_adding_metrics, set_skipping_metrics
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
     numbered_by_clause,
@@ -48,7 +48,6 @@ class ClassicMergeExecutor:
     def __init__(self, merge: MergeContext) -> None:
         self._merge = merge
         self._deletion_vectors = merge.transaction.writes_deletion_vectors
-        self.reason = ""
 
     def find_touched_files(self) -> TouchedFiles:
         """Find the files to rewrite and count the rows of each clause.
@@ -135,7 +134,7 @@ class ClassicMergeExecutor:
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
         merge = self._merge
-        self.reason = self._told(touched)
+        self.count_rows(touched)
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             added = self._write_rows(touched)
             if self._deletion_vectors:
@@ -147,7 +146,11 @@ class ClassicMergeExecutor:
             )
             return merge.gateway.concat(added, merge.transaction.remove_actions(touched.files))
 
-    def _told(self, touched: TouchedFiles) -> str:
+    def told(self, touched: TouchedFiles) -> str:
+        """How this merge goes about its work, and why, in a sentence."""
+        if not touched.files.count:
+            inserts = "the unmatched source rows are appended" if self._merge.insert_clauses else "nothing is written"
+            return f"no file is touched: {inserts}"
         how = "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
@@ -168,10 +171,8 @@ class ClassicMergeExecutor:
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
         if self._writes_no_row:
-            nothing = merge.gateway.seq([])
-            self._set_row_metrics(touched, merge.transaction.file_set(nothing), None)
-            return nothing
-        rows, tracking = self._new_versions(touched)
+            return merge.gateway.seq([])
+        rows, tracking = self.new_versions(touched)
         input_bytes = touched.files.num_bytes
         inserted: DataFrame | None = None
         if merge.insert_clauses:
@@ -182,17 +183,16 @@ class ClassicMergeExecutor:
             rows = rows.unionAll(inserted)
         actions = merge.write.write_files(rows, input_bytes=input_bytes)
         added, change_files, change_bytes = merge.transaction.split_change_files(actions)
+        set_adding_metrics(merge, added)
         merge.metrics.set(
-            numTargetFilesAdded=added.count,
-            numTargetBytesAdded=added.num_bytes,
-            numTargetPartitionsAddedTo=added.partitions,
             numTargetChangeFilesAdded=change_files,
             numTargetChangeFileBytes=change_bytes,
+            numTargetRowsInserted=self._num_inserted(added, inserted),
         )
-        self._set_row_metrics(touched, added, inserted)
         return actions
 
-    def _new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
+    def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
+        """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""
         merge = self._merge
         if self._deletion_vectors and updates_need_only_the_source(merge):
             return updates_of_matches(merge, touched), []
@@ -222,7 +222,8 @@ class ClassicMergeExecutor:
         )
         return actions
 
-    def _set_row_metrics(self, touched: TouchedFiles, added: FileSet, inserted: DataFrame | None) -> None:
+    def count_rows(self, touched: TouchedFiles) -> None:
+        """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""
         merge = self._merge
         counts: Counter[tuple[str, str]] = Counter()
         for clause, rows in zip(merge.target_clauses, touched.rows_of_clause, strict=True):
@@ -238,7 +239,6 @@ class ClassicMergeExecutor:
             numTargetRowsMatchedDeleted=counts["matched", "delete"],
             numTargetRowsNotMatchedBySourceDeleted=counts["not matched by source", "delete"],
             numTargetRowsCopied=copied,
-            numTargetRowsInserted=self._num_inserted(added, inserted, others=copied + updated),
         )
 
     def _num_rows(self, files: FileSet) -> int:
@@ -246,11 +246,12 @@ class ClassicMergeExecutor:
             return files.num_rows
         return self._merge.transaction.target_frame(files).count()
 
-    def _num_inserted(self, added: FileSet, inserted: DataFrame | None, *, others: int) -> int:
+    def _num_inserted(self, added: FileSet, inserted: DataFrame | None) -> int:
         if inserted is None:
             return 0
         if added.num_rows is not None:
-            return added.num_rows - others
+            values = self._merge.metrics.values
+            return added.num_rows - values["numTargetRowsCopied"] - values["numTargetRowsUpdated"]
         # The session does not collect statistics.
         if self._merge.transaction.writes_change_data:
             inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())

@@ -34,13 +34,18 @@ class InsertOnlyMergeExecutor:
 
         :return: JVM sequence of the added files.
         """
+        unmatched = self.find_unmatched()
+        with self._merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            return write_inserts(self._merge, unmatched)
+
+    def find_unmatched(self) -> DataFrame:
+        """The source rows that match no row of the candidate files."""
         merge = self._merge
         with merge.metrics.phase("scan"):
             candidates = merge.transaction.filter_files(merge.candidate_predicates)
             unmatched = self._unmatched(candidates)
         set_skipping_metrics(merge, candidates)
-        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            return write_inserts(merge, unmatched)
+        return unmatched
 
     def _unmatched(self, candidates: FileSet) -> DataFrame:
         merge = self._merge
@@ -90,13 +95,18 @@ def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
     rows = inserted_rows(merge, unmatched)
     added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes)
     files = merge.transaction.file_set(added)
-    merge.metrics.set(
-        numTargetFilesAdded=files.count,
-        numTargetBytesAdded=files.num_bytes,
-        numTargetPartitionsAddedTo=files.partitions,
-        numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count(),
-    )
+    set_adding_metrics(merge, files)
+    merge.metrics.set(numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count())
     return added
+
+
+def set_adding_metrics(merge: MergeContext, added: FileSet) -> None:
+    """Set the metrics of files that were written and are added to the table."""
+    merge.metrics.set(
+        numTargetFilesAdded=added.count,
+        numTargetBytesAdded=added.num_bytes,
+        numTargetPartitionsAddedTo=added.partitions,
+    )
 
 
 def set_skipping_metrics(merge: MergeContext, candidates: FileSet) -> None:

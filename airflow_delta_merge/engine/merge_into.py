@@ -1,14 +1,12 @@
-"""One merge from statement to commit: :class:`MergeIntoCommand` and the engine's public functions."""
+"""One resolved merge, from its transaction's start to the commit: :class:`MergeIntoCommand`."""
 
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
     Gateway,
@@ -18,14 +16,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     raises_merge_errors,
     shown_in_spark_ui,
 )
-from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
-from airflow_delta_merge.engine.exactly_once import (
-    MAX_COMMIT_ATTEMPTS,
-    ExactlyOnce,
-    digest,
-    until_committed,
-)
-from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, write_inserts
+from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.pruning import (
@@ -39,12 +30,13 @@ from airflow_delta_merge.engine.pruning import (
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
-from airflow_delta_merge.identifiers import quote_identifier
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
+
+    from airflow_delta_merge.engine.exactly_once import ExactlyOnce
 
 _log = logging.getLogger(__name__)
 
@@ -53,120 +45,6 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
-
-
-@raises_merge_errors
-def merge(
-    spark: SparkSession,
-    config: MergeConfig,
-    *,
-    identity: MergeIdentity | None = None,
-    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
-) -> MergeResult:
-    """Merge as ``config`` says and commit.
-
-    :param spark: a classic session with Delta's extension and catalog.
-    :param identity: by what the table shall know this merge. If a merge of the same identity was committed, its
-        recorded result is returned, marked ``already_committed``, and nothing is done.
-    :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
-        from the table and the source as they are then.
-    :raises MergeConfigError: when an expression or the query of the config is not one.
-    :raises StaleMergeError: when a later generation of the identity's application was committed.
-    :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
-        the table is as it was.
-    """
-    gateway = Gateway(spark)
-    _check_expressions(gateway, config)
-    if config.has_star_exceptions:
-        config = config.with_target_columns(_target_columns(spark, config))
-    guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
-    with _source_relation(spark, config) as relation:
-        statement = config.to_sql(source_relation=relation)
-        return until_committed(
-            gateway,
-            lambda attempt: _run(
-                gateway, statement, guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
-            ),
-            max_commit_attempts,
-        )
-
-
-@raises_merge_errors
-def merge_sql(
-    spark: SparkSession,
-    statement: str,
-    *,
-    identity: MergeIdentity | None = None,
-    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
-) -> MergeResult:
-    """Run a ``MERGE INTO`` statement by this engine and commit.
-
-    :param identity: as for :func:`merge`.
-    :param max_commit_attempts: as for :func:`merge`.
-    :raises MergeConfigError: when the statement is no MERGE into a Delta table.
-    :raises StaleMergeError: when a later generation of the identity's application was committed.
-    :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
-        the table is as it was.
-    """
-    gateway = Gateway(spark)
-    guard = None if identity is None else ExactlyOnce(identity, digest(statement))
-    return until_committed(
-        gateway, lambda attempt: _run(gateway, statement, guard=guard, attempt=attempt), max_commit_attempts
-    )
-
-
-def _run(
-    gateway: Gateway,
-    statement: str,
-    *,
-    guard: ExactlyOnce | None,
-    attempt: int,
-    update_only_changed: bool = False,
-) -> MergeResult:
-    metrics = MergeMetrics()
-    with metrics.phase("total"):
-        with metrics.phase("resolve"):
-            resolved = ResolvedMerge(gateway, statement)
-            metrics.bind(resolved.sql_metrics())
-        command = MergeIntoCommand(
-            gateway, resolved, metrics, guard=guard, attempt=attempt, update_only_changed=update_only_changed
-        )
-        command.run_merge()
-    return command.result()
-
-
-def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
-    """Each expression must be whole by itself, so that none can end its clause and begin another one."""
-    require_expression(gateway, config.condition_sql, "condition in on")
-    for clause in config.clauses:
-        if clause.condition is not None:
-            require_expression(gateway, clause.condition, f"condition of the {clause.kind} {clause.action} clause")
-        for column, value in clause.values:
-            require_expression(
-                gateway, value, f"value of column {column!r} in the {clause.kind} {clause.action} clause"
-            )
-    if config.source.query is not None:
-        require_query(gateway, config.source.query)
-
-
-def _target_columns(spark: SparkSession, config: MergeConfig) -> list[str]:
-    return spark.table(config.target.to_sql()).columns
-
-
-@contextmanager
-def _source_relation(spark: SparkSession, config: MergeConfig) -> Iterator[str | None]:
-    """The name of a temporary view over the source's files, where SQL cannot express how to read them."""
-    source = config.source
-    if not source.needs_view:
-        yield None
-        return
-    view = f"merge_source_{uuid.uuid4().hex}"
-    reader = spark.read.format(source.format or "").options(**dict(source.options))
-    reader.load(list(source.paths)).createOrReplaceTempView(view)
-    try:
-        yield quote_identifier(view)
-    finally:
-        spark.catalog.dropTempView(view)
 
 
 @contextmanager
@@ -184,9 +62,9 @@ class MergeIntoCommand:
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
+    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     :param guard: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
-    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     """
 
     def __init__(
@@ -195,9 +73,9 @@ class MergeIntoCommand:
         statement: ResolvedMerge,
         metrics: MergeMetrics,
         *,
-        guard: ExactlyOnce | None,
-        attempt: int,
         update_only_changed: bool,
+        guard: ExactlyOnce | None = None,
+        attempt: int = 1,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
@@ -215,18 +93,30 @@ class MergeIntoCommand:
         self._storage_level = ""
         self._materialization = "nothing was read"
 
-    def run_merge(self) -> None:
-        """Start a transaction, merge within it and commit, or leave the table as it is.
+    def run_merge(self) -> MergeResult:
+        """Start a transaction, merge within it and commit, or leave the table as it is."""
+        self._until_source_is_kept(self._run_attempt)
+        self._metrics.durations_ms["total"] = self._metrics.elapsed_ms()
+        return self._recorded or self._result()
 
-        An attempt whose materialized source got lost with an executor is given up and begun anew.
+    def plan_merge(self, *, explain: bool) -> MergePlan:
+        """Find and count what the merge would do, without writing a file or committing.
+
+        :param explain: whether to tell Spark's physical plans.
         """
+        plans: list[MergePlan] = []
+        self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)))
+        return plans[-1]
+
+    def _until_source_is_kept(self, attempt: Callable[[], None]) -> None:
+        """Run an attempt; give it up and begin anew when its materialized source gets lost with an executor."""
         self._statement.refuse_void_columns()
         attempts = max_attempts(self._gateway)
         with shown_in_spark_ui(self._gateway, self._statement):
             while True:
                 self._source_attempt += 1
                 try:
-                    return self._run_attempt()
+                    return raises_merge_errors(attempt)()
                 except MergeExecutionError as error:
                     if error.condition != LOST_SOURCE:
                         raise
@@ -235,11 +125,8 @@ class MergeIntoCommand:
                     _log.warning("Attempt %d lost parts of the merge's source, trying again.", self._source_attempt)
                     self._metrics.bind(self._statement.sql_metrics())
 
-    @raises_merge_errors
     def _run_attempt(self) -> None:
-        transaction = MergeTransaction(self._gateway, self._statement)
-        try:
-            self._version_read = transaction.version_read
+        with self._transaction() as transaction:
             if self._guard is not None:
                 self._recorded = self._guard.recorded_result(transaction, self._statement.table_name())
                 if self._recorded is not None:
@@ -248,17 +135,39 @@ class MergeIntoCommand:
                 self._reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
                 return
             transaction.prepare()
-            self._merge_within(transaction)
-        finally:
-            transaction.close()
+            with self._context(transaction) as context:
+                with self._described("find and write changes"):
+                    actions = self._execute(context)
+                with self._metrics.phase("commit"):
+                    self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
+                    self._version = self._commit(context, actions)
+            with _unharmed("record Delta's merge statistics"):
+                transaction.record_statistics(self._version, self._statement.materialization[1], self._source_attempt)
         if self._version is not None:
             with _unharmed("renew cached plans that read the table"):
                 self._statement.recache_target()
 
-    def _merge_within(self, transaction: MergeTransaction) -> None:
+    def _plan_attempt(self, explain: bool) -> MergePlan:
+        with self._transaction() as transaction:
+            transaction.prepare()
+            with self._context(transaction) as context, self._described("plan"):
+                return self._plan(context, explain=explain)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[MergeTransaction]:
+        transaction = MergeTransaction(self._gateway, self._statement)
+        try:
+            self._version_read = transaction.version_read
+            yield transaction
+        finally:
+            transaction.close()
+
+    @contextmanager
+    def _context(self, transaction: MergeTransaction) -> Iterator[MergeContext]:
+        """Materialize the source and find out what it tells of the target."""
         metrics, names = self._metrics, ColumnNames()
         self._storage_level = storage_level(self._gateway, self._source_attempt)
-        needed, reason = self._statement.materialization()
+        needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
         keys = source_keys(self._statement, prefix=names.statistic)
         with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
@@ -276,7 +185,7 @@ class MergeIntoCommand:
                 with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
                     clusters = key_clusters(source.frame, keys, source.statistics)
             matching = row_predicates(self._statement, keys, source.statistics, clusters)
-            context = MergeContext(
+            yield MergeContext(
                 gateway=self._gateway,
                 statement=self._statement,
                 transaction=transaction,
@@ -288,20 +197,13 @@ class MergeIntoCommand:
                 metrics=metrics,
                 update_only_changed=self._update_only_changed,
             )
-            with self._described("find and write changes"):
-                actions = self._execute(context)
-            with metrics.phase("commit"):
-                metrics.set(executionTimeMs=metrics.elapsed_ms())
-                self._version = self._commit(context, actions)
-            with _unharmed("record Delta's merge statistics"):
-                transaction.record_statistics(self._version, reason, self._source_attempt)
         finally:
             source.release()
 
     def _commit(self, context: MergeContext, actions: JavaObject) -> int | None:
         if self._guard is None:
             return context.write.commit(actions)
-        record = self._guard.record(self.result(), context.transaction.session_user_metadata)
+        record = self._guard.record(self._result(), context.transaction.session_user_metadata)
         return context.write.commit(actions, application=self._guard.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
@@ -309,9 +211,7 @@ class MergeIntoCommand:
 
     def _execute(self, context: MergeContext) -> JavaObject:
         """Run the executor that fits; give the file actions to commit."""
-        insert_only = bool(context.insert_clauses) and not context.target_clauses
-        switch = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"
-        if insert_only and self._gateway.flag(switch):
+        if self._inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
             added = inserts.write_only_inserts()
             self._executor, self._reason = type(inserts).__name__, inserts.reason
@@ -320,24 +220,67 @@ class MergeIntoCommand:
         self._executor = type(classic).__name__
         touched = classic.find_touched_files()
         try:
+            self._touched, self._reason = touched.files.count, classic.told(touched)
             if touched.files.count:
-                self._touched = touched.files.count
-                actions = classic.write_all_changes(touched)
-                self._reason = classic.reason
-                return actions
-            if context.insert_clauses:
-                self._reason = "no file is touched: the unmatched source rows are appended"
-                with context.metrics.phase("rewrite", "rewriteTimeMs"):
-                    return write_inserts(context, classic.unmatched_rows(touched))
-            self._reason = "no file is touched and there is nothing to insert"
-            return self._gateway.seq([])
+                return classic.write_all_changes(touched)
+            if not context.insert_clauses:
+                return self._gateway.seq([])
+            with context.metrics.phase("rewrite", "rewriteTimeMs"):
+                return write_inserts(context, classic.unmatched_rows(touched))
         finally:
             touched.matches.unpersist()
 
-    def result(self) -> MergeResult:
+    def _inserts_only(self, context: MergeContext) -> bool:
+        insert_only = bool(context.insert_clauses) and not context.target_clauses
+        return insert_only and self._gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
+
+    def _plan(self, context: MergeContext, *, explain: bool) -> MergePlan:
+        if self._inserts_only(context):
+            inserts = InsertOnlyMergeExecutor(context)
+            rows = {"inserted rows": inserted_rows(context, inserts.find_unmatched())}
+            self._executor, self._reason = type(inserts).__name__, inserts.reason
+            context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
+            return self._merge_plan(0, rows if explain else {})
+        classic = ClassicMergeExecutor(context)
+        touched = classic.find_touched_files()
+        try:
+            self._touched, rows = touched.files.count, {"matches": touched.matches}
+            classic.count_rows(touched)
+            if self._touched:
+                rows["rewritten rows"] = classic.new_versions(touched)[0]
+            if context.insert_clauses:
+                rows["inserted rows"] = inserted_rows(context, classic.unmatched_rows(touched))
+                context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
+            self._executor, self._reason = type(classic).__name__, classic.told(touched)
+            return self._merge_plan(touched.files.num_bytes, rows if explain else {})
+        finally:
+            touched.matches.unpersist()
+
+    def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
+        values = self._metrics.values
+        changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
+        return MergePlan(
+            table=self._statement.table_name(),
+            version_read=self._version_read,
+            executor=self._executor,
+            executor_reason=self._reason,
+            num_source_rows=values["numSourceRows"],
+            num_affected_rows=sum(changed),
+            num_updated_rows=changed[0],
+            num_deleted_rows=changed[1],
+            num_inserted_rows=changed[2],
+            num_copied_rows=values["numTargetRowsCopied"],
+            num_files_before_skipping=values["numTargetFilesBeforeSkipping"],
+            num_bytes_before_skipping=values["numTargetBytesBeforeSkipping"],
+            num_candidate_files=values["numTargetFilesAfterSkipping"],
+            num_candidate_bytes=values["numTargetBytesAfterSkipping"],
+            num_touched_files=self._touched,
+            num_touched_bytes=touched_bytes,
+            spark_plans={name: self._gateway.explained(rows) for name, rows in explained.items()},
+        )
+
+    def _result(self) -> MergeResult:
         """What was done, with all metrics."""
-        if self._recorded is not None:
-            return self._recorded
         values = self._metrics.values
         changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
         return MergeResult(

@@ -26,6 +26,7 @@ TRAVELLING_MODULES = (
     "exceptions.py",
     "identifiers.py",
     "identity.py",
+    "merge_plan.py",
     "result.py",
 )
 TRAVELLING_FOLDERS = ("config", "engine")

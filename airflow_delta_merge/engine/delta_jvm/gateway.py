@@ -144,6 +144,11 @@ class Gateway:
                 return int(info.memSize()) + int(info.diskSize())
         return 0
 
+    def explained(self, frame: DataFrame) -> str:
+        """Spark's physical plan for a DataFrame, in its formatted form."""
+        mode = self.jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+        return str(jdf(frame).queryExecution().explainString(mode))
+
     def distinct_count(self, numbers: Column) -> Column:
         """Exact number of distinct values of a long column, NULLs left out, by Delta's bitmap aggregate.
 

@@ -171,6 +171,7 @@ class ResolvedMerge:
         """The physical plan by which Spark would run the command."""
         return self._gateway.jvm.org.apache.spark.sql.execution.command.ExecutedCommandExec(self.command)
 
+    @cached_property
     def materialization(self) -> tuple[bool, JavaObject]:
         """Whether Delta would materialize this source, and its reason for or against (a Scala enumeration's value)."""
         source, insert_only = self.command.source(), bool(self.command.isInsertOnly())

@@ -1,0 +1,112 @@
+"""The engine's public functions: merge by a config or a statement, or only plan it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.engine.config_statement import statement_of
+from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
+from airflow_delta_merge.engine.exactly_once import MAX_COMMIT_ATTEMPTS, ExactlyOnce, digest, until_committed
+from airflow_delta_merge.engine.merge_into import MergeIntoCommand
+from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.merge_plan import MergePlan
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@raises_merge_errors
+def merge(
+    spark: SparkSession,
+    config: MergeConfig,
+    *,
+    identity: MergeIdentity | None = None,
+    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+) -> MergeResult:
+    """Merge as ``config`` says and commit.
+
+    :param spark: a classic session with Delta's extension and catalog.
+    :param identity: by what the table shall know this merge. If a merge of the same identity was committed, its
+        recorded result is returned, marked ``already_committed``, and nothing is done.
+    :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
+        from the table and the source as they are then.
+    :raises MergeConfigError: when an expression or the query of the config is not one.
+    :raises StaleMergeError: when a later generation of the identity's application was committed.
+    :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
+        the table is as it was.
+    """
+    gateway = Gateway(spark)
+    guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
+    with statement_of(gateway, config) as statement:
+        return until_committed(
+            gateway,
+            lambda attempt: _run(
+                gateway, statement, guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
+            ),
+            max_commit_attempts,
+        )
+
+
+@raises_merge_errors
+def merge_sql(
+    spark: SparkSession,
+    statement: str,
+    *,
+    identity: MergeIdentity | None = None,
+    max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+) -> MergeResult:
+    """Run a ``MERGE INTO`` statement by this engine and commit.
+
+    :param identity: as for :func:`merge`.
+    :param max_commit_attempts: as for :func:`merge`.
+    :raises MergeConfigError: when the statement is no MERGE into a Delta table.
+    :raises StaleMergeError: when a later generation of the identity's application was committed.
+    :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
+        the table is as it was.
+    """
+    gateway = Gateway(spark)
+    guard = None if identity is None else ExactlyOnce(identity, digest(statement))
+    return until_committed(
+        gateway, lambda attempt: _run(gateway, statement, guard=guard, attempt=attempt), max_commit_attempts
+    )
+
+
+@raises_merge_errors
+def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> MergePlan:
+    """Count what a merge would do, row by row and file by file, without writing a file or committing.
+
+    It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase.
+
+    :param spark: as for :func:`merge`.
+    :param explain: whether to tell Spark's physical plans too.
+    :raises MergeConfigError: as :func:`merge`.
+    :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
+    """
+    gateway = Gateway(spark)
+    with statement_of(gateway, config) as statement:
+        metrics = MergeMetrics()
+        resolved = ResolvedMerge(gateway, statement)
+        metrics.bind(resolved.sql_metrics())
+        command = MergeIntoCommand(gateway, resolved, metrics, update_only_changed=config.update_only_changed)
+        return command.plan_merge(explain=explain)
+
+
+def _run(
+    gateway: Gateway,
+    statement: str,
+    *,
+    guard: ExactlyOnce | None,
+    attempt: int,
+    update_only_changed: bool = False,
+) -> MergeResult:
+    metrics = MergeMetrics()
+    with metrics.phase("resolve"):
+        resolved = ResolvedMerge(gateway, statement)
+        metrics.bind(resolved.sql_metrics())
+    command = MergeIntoCommand(
+        gateway, resolved, metrics, update_only_changed=update_only_changed, guard=guard, attempt=attempt
+    )
+    return command.run_merge()

@@ -1,0 +1,53 @@
+"""What a merge would do: :class:`MergePlan`, from a dry run that writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePlan:
+    """The exact counts of a merge that was not carried out. Rows are counts, sizes bytes.
+
+    :param table: the target as ``catalog.schema.table``, or its path.
+    :param version_read: the table version that was looked at.
+    :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``.
+    :param executor_reason: how that executor would go about it, and why, in a sentence.
+    :param num_source_rows: rows of the source.
+    :param num_affected_rows: updated + deleted + inserted rows.
+    :param num_updated_rows: rows that UPDATE clauses would change, also when the new values equal the old ones.
+    :param num_deleted_rows: rows that would be deleted.
+    :param num_inserted_rows: rows that would be inserted.
+    :param num_copied_rows: unchanged rows that would be written again with the files they are in.
+    :param num_files_before_skipping: files of the table.
+    :param num_bytes_before_skipping: their size.
+    :param num_candidate_files: files left after data skipping, which were searched for matches.
+    :param num_candidate_bytes: their size.
+    :param num_touched_files: files that hold a row which a clause would change.
+    :param num_touched_bytes: their size.
+    :param spark_plans: Spark's physical plans by what they compute (``matches``, ``rewritten rows``, ``inserted
+        rows``), if they were asked for.
+    """
+
+    table: str
+    version_read: int
+    executor: str
+    executor_reason: str
+    num_source_rows: int
+    num_affected_rows: int
+    num_updated_rows: int
+    num_deleted_rows: int
+    num_inserted_rows: int
+    num_copied_rows: int
+    num_files_before_skipping: int
+    num_bytes_before_skipping: int
+    num_candidate_files: int
+    num_candidate_bytes: int
+    num_touched_files: int
+    num_touched_bytes: int
+    spark_plans: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A flat dict of JSON types with stable keys."""
+        return asdict(self)
