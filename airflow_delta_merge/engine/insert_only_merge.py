@@ -111,7 +111,7 @@ def set_adding_metrics(merge: MergeContext, added: FileSet) -> None:
 
 def set_skipping_metrics(merge: MergeContext, candidates: FileSet) -> None:
     """Set the metrics of files before and after data skipping."""
-    num_files, num_bytes = merge.transaction.table_size()
+    num_files, num_bytes = merge.transaction.table_size
     merge.metrics.set(
         numTargetFilesBeforeSkipping=num_files,
         numTargetBytesBeforeSkipping=num_bytes,

@@ -15,6 +15,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     ResolvedMerge,
     raises_merge_errors,
     shown_in_spark_ui,
+    without_call_sites,
 )
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
@@ -112,7 +113,7 @@ class MergeIntoCommand:
         """Run an attempt; give it up and begin anew when its materialized source gets lost with an executor."""
         self._statement.refuse_void_columns()
         attempts = max_attempts(self._gateway)
-        with shown_in_spark_ui(self._gateway, self._statement):
+        with without_call_sites(), shown_in_spark_ui(self._gateway, self._statement):
             while True:
                 self._source_attempt += 1
                 try:
@@ -181,7 +182,7 @@ class MergeIntoCommand:
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             clusters: dict[str, list[Range]] = {}
-            if transaction.table_size()[0] >= SMALLEST_TABLE_TO_CLUSTER:
+            if transaction.table_size[0] >= SMALLEST_TABLE_TO_CLUSTER:
                 with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
                     clusters = key_clusters(source.frame, keys, source.statistics)
             matching = row_predicates(self._statement, keys, source.statistics, clusters)

@@ -24,9 +24,10 @@ class MergeMetrics:
     def bind(self, sql_metrics: Mapping[str, Any]) -> None:
         """Take the JVM metrics of the resolved command, by name; what is set from now on goes into the history."""
         self._sql_metrics = sql_metrics
+        for name, value in self.values.items():  # an attempt before this one set them
+            if value:
+                sql_metrics[name].set(0)
         self.values = dict.fromkeys(sql_metrics, 0)
-        for metric in sql_metrics.values():
-            metric.set(0)
 
     def elapsed_ms(self) -> int:
         """Milliseconds since the merge began."""

@@ -8,7 +8,7 @@ Spark 4.2's sources; what differs in other versions belongs here too.
 from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.transaction import FileSet, MergeTransaction, TrackingColumn
@@ -24,4 +24,5 @@ __all__ = [
     "TrackingColumn",
     "raises_merge_errors",
     "shown_in_spark_ui",
+    "without_call_sites",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyspark.errors.utils as pyspark_errors
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -37,12 +38,22 @@ class Gateway:
         self.spark = spark
         self.session: JavaObject = spark._jsparkSession
         self.jvm = jvm
+        self._classes: dict[str, JavaObject] = {}
         self._modules: dict[str, JavaObject] = {}
+
+    def java_class(self, name: str) -> JavaObject:
+        """A class by its full name, to construct it or call its static methods.
+
+        Unlike ``jvm.org.apache…`` it asks the JVM once, not once for each part of the name.
+        """
+        if name not in self._classes:
+            self._classes[name] = getattr(self.jvm, name)
+        return self._classes[name]
 
     def module(self, class_name: str) -> JavaObject:
         """The singleton of a Scala ``object``, by the object's name."""
         if class_name not in self._modules:
-            self._modules[class_name] = getattr(getattr(self.jvm, class_name + "$"), "MODULE$")
+            self._modules[class_name] = getattr(self.java_class(class_name + "$"), "MODULE$")
         return self._modules[class_name]
 
     def delta(self, name: str) -> JavaObject:
@@ -51,22 +62,22 @@ class Gateway:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala sequence of the items."""
-        array = self.jvm.java.util.ArrayList()
+        array = self.java_class("java.util.ArrayList")()
         for item in items:
             array.add(item)
-        return self.jvm.org.apache.spark.api.python.PythonUtils.toSeq(array)
+        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(array)
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """One Scala sequence of two."""
         return first.concat(second)
 
     def some(self, value: JavaObject) -> JavaObject:
-        return self.jvm.scala.Some(value)
+        return self.java_class("scala.Some")(value)
 
     def some_long(self, number: int) -> JavaObject:
         """A Scala ``Some[Long]``; py4j by itself makes small numbers Integers."""
-        optional = self.jvm.java.util.OptionalLong.of(number)
-        return self.jvm.scala.jdk.javaapi.OptionConverters.toScala(optional)
+        optional = self.java_class("java.util.OptionalLong").of(number)
+        return self.java_class("scala.jdk.javaapi.OptionConverters").toScala(optional)
 
     @property
     def none(self) -> JavaObject:
@@ -124,10 +135,10 @@ class Gateway:
         :param observed: named aggregates, at least one.
         :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
         """
-        observation = self.jvm.org.apache.spark.sql.Observation()
+        observation = self.java_class("org.apache.spark.sql.Observation")()
         columns = [jc(column) for column in observed]
         observing = jdf(frame).observe(observation, columns[0], self.seq(columns[1:]))
-        level = self.jvm.org.apache.spark.storage.StorageLevel.fromString(storage_level)
+        level = self.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
         checkpointed = observing.localCheckpoint(True, level)
         values = observation.get()
         names = scala_list(values.keys().toSeq())
@@ -146,7 +157,7 @@ class Gateway:
 
     def explained(self, frame: DataFrame) -> str:
         """Spark's physical plan for a DataFrame, in its formatted form."""
-        mode = self.jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+        mode = self.java_class("org.apache.spark.sql.execution.ExplainMode").fromString("formatted")
         return str(jdf(frame).queryExecution().explainString(mode))
 
     def distinct_count(self, numbers: Column) -> Column:
@@ -156,8 +167,8 @@ class Gateway:
         """
         portable = self.delta("deletionvectors.RoaringBitmapArrayFormat").Portable()
         expression = self.module("org.apache.spark.sql.classic.ExpressionUtils").expression(jc(numbers))
-        aggregators = self.jvm.org.apache.spark.sql.catalyst.expressions.aggregation
-        bitmap = aggregators.BitmapAggregator(expression, portable)
+        aggregator = self.java_class("org.apache.spark.sql.catalyst.expressions.aggregation.BitmapAggregator")
+        bitmap = aggregator(expression, portable)
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
 
     def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
@@ -169,6 +180,22 @@ class Gateway:
         for rule in ("ConstantFolding", "BooleanSimplification"):
             plan = self.module(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
         return plan.condition()
+
+
+@contextmanager
+def without_call_sites() -> Iterator[None]:
+    """Build plans without telling the JVM, at each step, which Python line it came from.
+
+    PySpark does so for error messages about a user's DataFrame code; here the lines are the engine's own, and four
+    fifths of a small merge's calls to the JVM were spent on them.
+    """
+    setting = "_enable_debugging_cache"
+    before = getattr(pyspark_errors, setting)
+    setattr(pyspark_errors, setting, False)
+    try:
+        yield
+    finally:
+        setattr(pyspark_errors, setting, before)
 
 
 def scala_list(sequence: JavaObject) -> list[Any]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
+_EVENTS = "org.apache.spark.sql.execution.ui"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 
 
@@ -21,8 +22,7 @@ def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge) -> Iterator[No
     """
     context = gateway.spark.sparkContext._jsc
     number = _next_execution_id(gateway)
-    events = gateway.jvm.org.apache.spark.sql.execution.ui
-    _post(gateway, _started(gateway, statement, number, events))
+    _post(gateway, _started(gateway, statement, number))
     root = gateway.module(_EXECUTION).EXECUTION_ROOT_ID_KEY()
     before = context.getLocalProperty(root)
     context.setLocalProperty(root, str(number))
@@ -37,16 +37,17 @@ def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge) -> Iterator[No
         metrics = gateway.module("org.apache.spark.sql.execution.metric.SQLMetrics")
         values = statement.command.metrics().values().toSeq()
         metrics.postDriverMetricUpdates(context.sc(), str(number), values)
-        _post(gateway, events.SparkListenerSQLExecutionEnd(number, _now(), gateway.some(failure), gateway.none))
+        ended = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionEnd")
+        _post(gateway, ended(number, _now(), gateway.some(failure), gateway.none))
 
 
-def _started(gateway: Gateway, statement: ResolvedMerge, number: int, events: JavaObject) -> JavaObject:
+def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObject:
     plan = statement.executed_plan()
     text = f"MERGE INTO {statement.table_name()}"
     empty = gateway.module("scala.collection.immutable.Map").empty()
     no_tags = gateway.module("scala.Predef").Set().empty()
     information = gateway.module("org.apache.spark.sql.execution.SparkPlanInfo").fromSparkPlan(plan)
-    return events.SparkListenerSQLExecutionStart(
+    return gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")(
         number,
         gateway.none,
         text,

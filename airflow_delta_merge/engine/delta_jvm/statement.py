@@ -165,11 +165,12 @@ class ResolvedMerge:
     def sql_metrics(self) -> dict[str, JavaObject]:
         """The command's SQL metrics by Delta's names, as JVM objects."""
         metrics = self.command.metrics()
-        return {str(name): metrics.apply(name) for name in scala_list(metrics.keys().toSeq())}
+        names = str(metrics.keys().mkString(" ")).split()
+        return {name: metrics.apply(name) for name in names}
 
     def executed_plan(self) -> JavaObject:
         """The physical plan by which Spark would run the command."""
-        return self._gateway.jvm.org.apache.spark.sql.execution.command.ExecutedCommandExec(self.command)
+        return self._gateway.java_class("org.apache.spark.sql.execution.command.ExecutedCommandExec")(self.command)
 
     @cached_property
     def materialization(self) -> tuple[bool, JavaObject]:
@@ -199,7 +200,7 @@ class ResolvedMerge:
         output = scala_list(source.output())
         used = [attribute for attribute in output if references.contains(attribute)]
         if len(used) < len(output):
-            project = self._gateway.jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+            project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
             source = project(self._gateway.seq(used), source)
         return self._gateway.data_frame(source)
 

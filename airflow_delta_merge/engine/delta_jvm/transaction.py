@@ -172,6 +172,7 @@ class MergeTransaction:
         names = (str(field.name()) for field in self._command.target().schema().fields())
         return "_metadata" not in map(str.lower, names)
 
+    @cached_property
     def table_size(self) -> tuple[int, int]:
         """Files and bytes of the table as the transaction reads it."""
         snapshot = self._transaction.snapshot()
@@ -240,7 +241,7 @@ class MergeTransaction:
         )
 
     def _file_index(self, files: FileSet) -> JavaObject:
-        return self._gateway.jvm.org.apache.spark.sql.delta.files.TahoeBatchFileIndex(
+        return self._gateway.java_class("org.apache.spark.sql.delta.files.TahoeBatchFileIndex")(
             self._gateway.session,
             "batch",
             files.files,
@@ -253,14 +254,14 @@ class MergeTransaction:
     def _with_row_index_format(self, plan: JavaObject) -> JavaObject:
         name = plan.getClass().getSimpleName()
         if name == "Project":
-            project = self._gateway.jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+            project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
             return project(plan.projectList(), self._with_row_index_format(plan.child()))
         if name != "LogicalRelation":  # an alias or a view: names, no attributes of its own
             return self._with_row_index_format(plan.child())
         relation = plan.relation()
         # By its constructor: Delta's file formats are equal whatever their protocols, so Spark's own ways to
         # change a plan would keep the old one.
-        with_format = self._gateway.jvm.org.apache.spark.sql.execution.datasources.HadoopFsRelation(
+        with_format = self._gateway.java_class("org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
             relation.location(),
             relation.partitionSchema(),
             relation.dataSchema(),
