@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         TrackingColumn,
     )
     from airflow_delta_merge.engine.metrics import MergeMetrics
+    from airflow_delta_merge.engine.settings import Settings
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 
@@ -52,6 +53,7 @@ class MergeContext:
         condition itself would not.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
+    :param settings: what the session says of the engine's shortcuts.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     """
 
@@ -64,6 +66,7 @@ class MergeContext:
     row_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics
+    settings: Settings
     update_only_changed: bool
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:

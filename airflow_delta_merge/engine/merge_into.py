@@ -21,13 +21,13 @@ from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.pruning import (
-    SMALLEST_TABLE_TO_CLUSTER,
     Range,
     candidate_predicates,
     key_clusters,
     row_predicates,
     source_keys,
 )
+from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -170,7 +170,8 @@ class MergeIntoCommand:
         self._storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
-        keys = source_keys(self._statement, prefix=names.statistic)
+        settings = Settings.of(self._gateway)
+        keys = source_keys(self._statement, prefix=names.statistic) if settings.prune_by_source else []
         with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
             source = materialize_source(
                 self._gateway,
@@ -178,11 +179,12 @@ class MergeIntoCommand:
                 row_id=names.source_row_id,
                 statistics=[statistic for key in keys for statistic in key.statistics()],
                 storage_level=self._storage_level,
+                broadcast_bytes=settings.broadcast_bytes,
             )
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             clusters: dict[str, list[Range]] = {}
-            if transaction.table_size[0] >= SMALLEST_TABLE_TO_CLUSTER:
+            if transaction.table_size[0] >= settings.cluster_keys_from:
                 with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
                     clusters = key_clusters(source.frame, keys, source.statistics)
             matching = row_predicates(self._statement, keys, source.statistics, clusters)
@@ -196,6 +198,7 @@ class MergeIntoCommand:
                 row_predicates=matching,
                 names=names,
                 metrics=metrics,
+                settings=settings,
                 update_only_changed=self._update_only_changed,
             )
         finally:

@@ -34,9 +34,6 @@ _WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
 #: The source's range of a key is cut into so many equal parts to find its clusters.
 _PARTS = 64
 
-#: Tables with fewer files are searched sooner than their keys are clustered.
-SMALLEST_TABLE_TO_CLUSTER = 8
-
 #: From the smallest to the greatest value, both included; as integers for whole types.
 Range = tuple[Any, Any]
 

@@ -67,6 +67,8 @@ def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
 
 def updates_need_only_the_source(merge: MergeContext) -> bool:
     """Whether the new version of every updated row follows from its source row, without the old version."""
+    if not merge.settings.update_from_source:
+        return False
     updates = [clause for clause in merge.target_clauses if clause.action == "update"]
     tracked = merge.transaction.tracks_rows or merge.transaction.writes_change_data
     return not tracked and all(clause.needs_only_the_source for clause in updates)

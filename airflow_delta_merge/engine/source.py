@@ -12,11 +12,6 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, ResolvedMerge
 
-#: Sources up to this size are sent whole to every task, so that the target is never shuffled. A hash table of it
-#: takes two to three times as much in the driver and in each executor.
-BROADCAST_BYTES = 64 * 1024 * 1024
-
-
 #: Where the first attempt keeps the source. Delta's default is DISK_ONLY; memory spares small merges the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
 
@@ -33,6 +28,7 @@ class MaterializedSource:
     :param num_bytes: memory and disk they take.
     :param statistics: aggregates by name, computed in the same pass.
     :param storage_level: where they are kept, as Spark names it.
+    :param is_small: whether it is broadcast rather than shuffled.
     :param rdd: the JVM object that holds them.
     """
 
@@ -42,12 +38,8 @@ class MaterializedSource:
     num_bytes: int
     statistics: dict[str, Any]
     storage_level: str
+    is_small: bool
     rdd: JavaObject
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is broadcast rather than shuffled."""
-        return self.num_bytes <= BROADCAST_BYTES
 
     def for_join(self) -> DataFrame:
         """The rows, hinted for a broadcast if they are few."""
@@ -72,7 +64,13 @@ def storage_level(gateway: Gateway, attempt: int) -> str:
 
 
 def materialize_source(
-    gateway: Gateway, statement: ResolvedMerge, *, row_id: str, statistics: Iterable[Column], storage_level: str
+    gateway: Gateway,
+    statement: ResolvedMerge,
+    *,
+    row_id: str,
+    statistics: Iterable[Column],
+    storage_level: str,
+    broadcast_bytes: int,
 ) -> MaterializedSource:
     """Compute the source once and keep it until it is released.
 
@@ -83,17 +81,20 @@ def materialize_source(
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
     :param storage_level: where to keep the rows, as Spark names it.
+    :param broadcast_bytes: up to which size the source counts as small.
     """
     frame = statement.source_frame().withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)
     kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)
+    num_bytes = gateway.stored_bytes(rdd)
     return MaterializedSource(
         frame=kept,
         row_id=row_id,
         num_rows=int(values.pop(row_id)),
-        num_bytes=gateway.stored_bytes(rdd),
+        num_bytes=num_bytes,
         statistics=values,
         storage_level=storage_level,
+        is_small=num_bytes <= broadcast_bytes,
         rdd=rdd,
     )

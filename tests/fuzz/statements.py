@@ -38,6 +38,17 @@ PROPERTIES = st.fixed_dictionaries(
     },
 )
 
+# Each of the engine's shortcuts as it comes, forced on where tables are too small for it, and off.
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "spark.deltaMerge.pruneBySource.enabled": st.just("false"),
+        "spark.deltaMerge.clusterKeysFrom": st.just("1"),
+        "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
+        "spark.deltaMerge.broadcastBytes": st.just("0"),
+    },
+)
+
 
 @dataclass(frozen=True)
 class Column:
@@ -185,6 +196,7 @@ def cases(draw: st.DrawFn) -> list[Case]:
             table=table,
             source=_source(draw, columns),
             on=_on(draw, columns),
+            confs=draw(SETTINGS),
         )
         for _ in range(STATEMENTS_PER_TABLE)
     ]

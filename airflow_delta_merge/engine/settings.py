@@ -1,0 +1,63 @@
+"""The session settings by which the engine's own shortcuts are tuned or switched off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.exceptions import MergeConfigError
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import Gateway
+
+PREFIX = "spark.deltaMerge."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the session says of the engine's shortcuts.
+
+    :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
+    :param cluster_keys_from: ``clusterKeysFrom``: in tables of so many files the source's keys are cut into clusters;
+        smaller ones are searched sooner than that.
+    :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
+        need no old value are made without reading the target again.
+    :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
+        is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
+    """
+
+    prune_by_source: bool = True
+    cluster_keys_from: int = 8
+    update_from_source: bool = True
+    broadcast_bytes: int = 64 * 1024 * 1024
+
+    @classmethod
+    def of(cls, gateway: Gateway) -> Settings:
+        """Read them from the session.
+
+        :raises MergeConfigError: when one has a value that it can't have.
+        """
+        return cls(
+            prune_by_source=_flag(gateway, "pruneBySource.enabled", cls.prune_by_source),
+            cluster_keys_from=_number(gateway, "clusterKeysFrom", cls.cluster_keys_from),
+            update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
+            broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
+        )
+
+
+def _flag(gateway: Gateway, name: str, default: bool) -> bool:
+    value = gateway.conf_if_set(PREFIX + name)
+    if value is None:
+        return default
+    if value.lower() not in ("true", "false"):
+        raise MergeConfigError(f"The setting {PREFIX}{name} is {value!r}: set it to true or false.")
+    return value.lower() == "true"
+
+
+def _number(gateway: Gateway, name: str, default: int) -> int:
+    value = gateway.conf_if_set(PREFIX + name)
+    if value is None:
+        return default
+    if not value.isdecimal():
+        raise MergeConfigError(f"The setting {PREFIX}{name} is {value!r}: set it to a whole number, 0 or greater.")
+    return int(value)
