@@ -55,7 +55,7 @@ class Contestant(ABC):
         return ""
 
     def prepare(self, run: Run) -> None:
-        """What must be there before the clock runs: by default the table's log, read into Delta's cache."""
+        """What must be there before the clock runs: by default Delta knows the log, though not yet the state."""
         log = jvm(run.spark).org.apache.spark.sql.delta.DeltaLog.forTable(run.spark._jsparkSession, str(run.target))
         log.unsafeVolatileSnapshot().allFiles().count()
 

@@ -73,8 +73,10 @@ class CaseResult:
 
     @property
     def failures(self) -> list[str]:
-        """A sentence for each failure: other rows of anybody, an error of ours or of the built-in's."""
+        """A sentence for each failure: an empty source, other rows of anybody, an error of all but delta-rs."""
         sentences = []
+        if not self.source_rows:
+            sentences.append(f"{self.case.name}: its source has no rows at this scale; take a larger one")
         for name, outcome in self.outcomes.items():
             if outcome.other_rows:
                 sentences.append(f"{self.case.name}: {name} left other rows than the built-in MERGE")

@@ -54,7 +54,7 @@ _TABLES = {
 
 def _cases(table: str, key: str, on: tuple[str, ...]) -> list[Case]:
     key_space = f"({{rows}} * {_KEYS_AT_SF_1 // _ROWS_AT_SF_1[table]})"
-    thousandth = f"{key} BETWEEN {key_space} div 2 AND {key_space} div 2 + {key_space} div 1000"
+    thousandth = f"{key} BETWEEN {key_space} div 2 AND {key_space} div 2 + greatest(64, {key_space} div 1000)"
     return [
         Case(
             name=f"tpch_rf1_{table}",
