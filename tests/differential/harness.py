@@ -4,86 +4,34 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
-from tests.differential.delta_log import Action, DeltaTableLog, edit_log
+from tests.differential.delta_log import DeltaTableLog, edit_log
+from tests.differential.error_conditions import error_condition, error_differences, short
+from tests.differential.log_differences import (
+    commit_differences,
+    comparable_schema,
+    result_differences,
+    state_differences,
+)
 from tests.differential.meanwhile import Meanwhile
+from tests.differential.outcome import Outcome
 from tests.differential.plain_rows import can_read_plainly, read_plainly
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_delta_merge.result import MergeResult
 
 NUM_ROWS = ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
-
-# Error conditions that only wrap the one that tells what happened.
-_WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
-
-ROW_METRICS = (
-    "numSourceRows",
-    "numTargetRowsInserted",
-    "numTargetRowsUpdated",
-    "numTargetRowsMatchedUpdated",
-    "numTargetRowsNotMatchedBySourceUpdated",
-    "numTargetRowsDeleted",
-    "numTargetRowsMatchedDeleted",
-    "numTargetRowsNotMatchedBySourceDeleted",
-)
-# Rows that were copied only because their file was rewritten: fewer is better, if files were left alone for it.
-COPY_METRICS = ("numTargetRowsCopied", "numOutputRows")
-LESS_IS_BETTER = ("numTargetFilesRemoved", "numTargetBytesRemoved")
-DELETION_VECTOR_METRICS = (
-    "numTargetDeletionVectorsAdded",
-    "numTargetDeletionVectorsRemoved",
-    "numTargetDeletionVectorsUpdated",
-)
-
-
-@dataclass
-class Outcome:
-    """What one engine made of a case."""
-
-    path: Path
-    table: str
-    before: DeltaTableLog
-    after: DeltaTableLog
-    num_rows: tuple[int, ...] | None = None
-    error: Exception | None = None
-    result: MergeResult | None = None
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None
-
-    @property
-    def committed(self) -> bool:
-        return self.after.version > self.before.version
-
-    @property
-    def commit_info(self) -> Action:
-        """The merge's own commit: the first after the state it found."""
-        return self.after.actions("commitInfo", since=self.before.version)[0]
-
-    @property
-    def metrics(self) -> dict[str, int]:
-        return {name: int(value) for name, value in self.commit_info.get("operationMetrics", {}).items()}
-
-    @property
-    def added(self) -> list[Action]:
-        return self.after.actions("add", since=self.before.version)
 
 
 @dataclass
@@ -236,10 +184,10 @@ class Harness:
         if case.fails:
             assert builtin.failed, f"{case}: the case says it fails with {case.fails}, but the built-in succeeds"
             condition = error_condition(builtin.error)
-            assert condition == case.fails, f"{case}: the built-in raises {condition}: {_short(builtin.error)}"
+            assert condition == case.fails, f"{case}: the built-in raises {condition}: {short(builtin.error)}"
             return
         if builtin.error:
-            raise AssertionError(f"{case}: the built-in fails: {_short(builtin.error)}") from builtin.error
+            raise AssertionError(f"{case}: the built-in fails: {short(builtin.error)}") from builtin.error
         assert builtin.num_rows is not None
         _, updated, deleted, inserted = builtin.num_rows
         does = {kind for kind, n in (("update", updated), ("delete", deleted), ("insert", inserted)) if n}
@@ -249,21 +197,21 @@ class Harness:
 
     def _differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
         if builtin.failed or ours.failed:
-            yield from _error_differences(builtin, ours)
+            yield from error_differences(builtin, ours)
             return
         if case.executor and ours.result and ours.result.executor != case.executor:
             yield f"executor: {ours.result.executor} ({ours.result.executor_reason}) instead of {case.executor}"
         if builtin.num_rows != ours.num_rows:
             yield f"{NUM_ROWS}: built-in {builtin.num_rows}, ours {ours.num_rows}"
-        yield from _state_differences(builtin, ours)
+        yield from state_differences(builtin, ours)
         if builtin.after.version != ours.after.version:
             # Where no clause takes a row, the built-in may still rewrite files to copies of themselves; ours never.
             if ours.committed or builtin.num_rows != (0, 0, 0, 0):
                 yield f"version: built-in {builtin.after.version}, ours {ours.after.version}"
         elif builtin.committed:
-            yield from _commit_differences(builtin, ours)
-            yield from _result_differences(ours)
-        if _comparable_schema(builtin.after) == _comparable_schema(ours.after):
+            yield from commit_differences(builtin, ours)
+            yield from result_differences(ours)
+        if comparable_schema(builtin.after) == comparable_schema(ours.after):
             yield from self._row_differences(case, builtin, ours)
             if builtin.committed and ours.committed and builtin.after.enabled("delta.enableChangeDataFeed"):
                 yield from self._change_differences(case, builtin, ours)
@@ -322,179 +270,6 @@ class Harness:
         if ours.result is not None:
             lines += [f"executor: {ours.result.executor} ({ours.result.executor_reason})"]
         return "\n".join([*lines, f"tables: {builtin.path} {ours.path}"])
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def _error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    if not builtin.failed:
-        yield f"ours fails, the built-in doesn't: {_short(ours.error)}"
-    elif not ours.failed:
-        yield f"the built-in fails with {error_condition(builtin.error)}, ours doesn't: {_short(builtin.error)}"
-    else:
-        conditions = error_condition(builtin.error), error_condition(ours.error)
-        if conditions[0] != conditions[1]:
-            messages = f"\n      {_short(builtin.error)}\n      {_short(ours.error)}"
-            yield f"error condition: built-in {conditions[0]}, ours {conditions[1]}{messages}"
-    for who, outcome in (("built-in", builtin), ("ours", ours)):
-        if outcome.failed and outcome.committed:
-            yield f"{who} failed and yet committed version {outcome.after.version}"
-
-
-def error_condition(error: BaseException | None) -> str | None:
-    """The error condition that tells what happened, e.g. ``DIVIDE_BY_ZERO``; the exception's class if there is none."""
-    error = _meant(error)
-    if isinstance(error, MergeExecutionError):
-        # Some of Delta's exceptions have no condition: there it must be the same exception at least.
-        return error.condition or error_condition(error.__cause__)
-    conditions = list(_conditions(error))
-    meant = [condition for condition in conditions if condition not in _WRAPPERS]
-    if meant:
-        return meant[0]
-    return conditions[0] if conditions else _root_class(error)
-
-
-def _meant(error: Any) -> Any:
-    """PySpark stumbles over conditions that only Delta's jars know while it builds the error that it should raise."""
-    while error.__context__ is not None and "SparkThrowableHelper.getMessage" in str(error):
-        error = error.__context__
-    return error
-
-
-def _short(error: Exception | None) -> str:
-    return f"{type(error).__name__}: {str(_meant(error))[:300]}"
-
-
-def _conditions(error: BaseException | None) -> Iterator[str]:
-    from pyspark.errors import PySparkException
-
-    if isinstance(error, PySparkException) and (condition := error.getCondition()):
-        yield condition
-    for java_error in _java_chain(error):
-        condition = None
-        with suppress(Exception):  # not every Throwable has it
-            condition = java_error.getCondition()
-        if condition:
-            yield condition
-
-
-def _java_chain(error: BaseException | None) -> Iterator[JavaObject]:
-    java_error = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _ in range(20):
-        if java_error is None:
-            return
-        yield java_error
-        java_error = java_error.getCause()
-
-
-def _root_class(error: BaseException | None) -> str:
-    chain = list(_java_chain(error))
-    return str(chain[-1].getClass().getName()) if chain else type(error).__name__
-
-
-# --- what the log says ------------------------------------------------------------------------------------------------
-
-
-def _state_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    """Protocol, schema and properties of the table, and its partitions."""
-    left, right = builtin.after, ours.after
-    parts: dict[str, Callable[[DeltaTableLog], Any]] = {
-        "protocol": lambda log: log.protocol,
-        "schema": _comparable_schema,
-        "table properties": _comparable_properties,
-        "partition columns": lambda log: log.metadata["partitionColumns"],
-        "partitions": lambda log: sorted({json.dumps(add["partitionValues"]) for add in log.files.values()}),
-        "clustering": lambda log: log.domains.get("delta.clustering"),
-    }
-    for name, part in parts.items():
-        if part(left) != part(right):
-            yield f"{name}: built-in {part(left)}, ours {part(right)}"
-
-
-def _comparable_properties(log: DeltaTableLog) -> dict[str, str]:
-    own = "delta.rowTracking.materialized"
-    return {k: v for k, v in log.metadata["configuration"].items() if not k.startswith(own)}
-
-
-def _comparable_schema(log: DeltaTableLog) -> str:
-    """The schema with names that are made up by chance (physical names of new columns) made equal."""
-    text = json.dumps(log.schema, sort_keys=True, ensure_ascii=False)
-    text = re.sub(r'"col-[0-9a-f-]{36}"', '"col-…"', text)
-    # How far identity values got depends on the number of tasks that wrote.
-    return re.sub(r'("delta.identity.highWaterMark"): -?\d+', r"\1: …", text)
-
-
-def _commit_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    left, right = builtin.commit_info, ours.commit_info
-    for name in ("operation", "readVersion", "isolationLevel", "isBlindAppend", "tags"):
-        if left.get(name) != right.get(name):
-            yield f"commitInfo.{name}: built-in {left.get(name)!r}, ours {right.get(name)!r}"
-    parameters = tuple(_comparable_parameters(info["operationParameters"]) for info in (left, right))
-    if parameters[0] != parameters[1]:
-        yield f"operationParameters: built-in {parameters[0]}, ours {parameters[1]}"
-    yield from _metric_differences(builtin.metrics, ours.metrics)
-    yield from _file_differences(builtin, ours)
-
-
-def _comparable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {name: re.sub(r"#\d+L?", "#n", value) for name, value in parameters.items()}
-
-
-def _metric_differences(builtin: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
-    if builtin.keys() != ours.keys():
-        yield f"names of metrics: missing {builtin.keys() - ours.keys()}, more {ours.keys() - builtin.keys()}"
-    leaves_more_alone = ours.get("numTargetFilesRemoved", 0) < builtin.get("numTargetFilesRemoved", 0)
-    exact = ROW_METRICS + DELETION_VECTOR_METRICS + (() if leaves_more_alone else COPY_METRICS)
-    at_most = LESS_IS_BETTER + (COPY_METRICS if leaves_more_alone else ())
-    for name in builtin.keys() & ours.keys():
-        left, right = builtin[name], ours[name]
-        if (name in exact and left != right) or (name in at_most and left < right):
-            yield f"metric {name}: built-in {left}, ours {right}"
-        if name == "numTargetChangeFilesAdded" and (left > 0) != (right > 0):
-            yield f"metric {name}: built-in {left}, ours {right}"
-
-
-def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    """What the added files say of themselves: same kinds of facts, statistics on the same columns."""
-    if not builtin.added or not ours.added:
-        return
-    facts = tuple({key for add in o.added for key, v in add.items() if v is not None} for o in (builtin, ours))
-    if facts[0] - {"tags"} != facts[1] - {"tags"}:
-        yield f"AddFile's fields: built-in {sorted(facts[0])}, ours {sorted(facts[1])}"
-    statistics = tuple(_stats_columns(o) for o in (builtin, ours))
-    if statistics[0] != statistics[1]:
-        yield f"columns with statistics: built-in {statistics[0]}, ours {statistics[1]}"
-
-
-def _stats_columns(outcome: Outcome) -> list[str]:
-    stats = [json.loads(add.get("stats") or "{}") for add in outcome.added if not add.get("deletionVector")]
-    kinds = ("minValues", "maxValues", "nullCount")
-    if outcome.after.metadata["configuration"].get("delta.columnMapping.mode", "none") != "none":
-        return sorted({f"{kind}: {len(s[kind])}" for s in stats for kind in ("nullCount",) if kind in s})
-    # A column of NULLs only has no range, so ranges depend on which rows share a file: nullCount doesn't.
-    return sorted({f"{kind}.{column}" for s in stats for kind in kinds[2:] for column in s.get(kind, {})})
-
-
-def _result_differences(ours: Outcome) -> Iterator[str]:
-    """Whether our result tells the same as our commit."""
-    result, metrics = ours.result, ours.metrics
-    assert result is not None
-    said = {
-        "version": (result.version, ours.before.version + 1),
-        "version_read": (result.version_read, ours.commit_info["readVersion"]),
-        "num_files_before_skipping": (result.num_files_before_skipping, len(ours.before.files)),
-        "num_removed_files": (result.num_removed_files, metrics.get("numTargetFilesRemoved")),
-        "num_added_files": (result.num_added_files, metrics.get("numTargetFilesAdded")),
-        "num_updated_rows": (result.num_updated_rows, metrics.get("numTargetRowsUpdated")),
-        "num_deleted_rows": (result.num_deleted_rows, metrics.get("numTargetRowsDeleted")),
-        "num_inserted_rows": (result.num_inserted_rows, metrics.get("numTargetRowsInserted")),
-    }
-    for name, (value, truth) in said.items():
-        if value != truth:
-            yield f"MergeResult.{name} is {value}, the commit says {truth}"
-    if result.num_touched_files > result.num_candidate_files > 0:
-        yield f"MergeResult: {result.num_touched_files} touched files of {result.num_candidate_files} candidates"
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -248,8 +248,8 @@ SECTIONS = (
         ),
         unreachable={
             "DELTA_OPERATION_NOT_SUPPORTED_FOR_DATATYPES": "of creating tables and of REORG, not of DML",
-            "DELTA_COMMIT_INTERMEDIATE_REDIRECT_STATE": "redirects are set up by a class of Delta's tests alone: "
-            "no statement of open-source Delta makes one",
+            "DELTA_COMMIT_INTERMEDIATE_REDIRECT_STATE": "redirects are features that Delta supports only while "
+            "it tests itself (TableFeature: isTesting)",
             "DELTA_NO_REDIRECT_RULES_VIOLATED": "as above",
             "DELTA_TABLE_UNRECOGNIZED_REDIRECT_SPEC": "as above",
             "DELTA_UNSUPPORTED_WRITES_WITHOUT_COORDINATOR": "needs a commit coordinator; open-source Delta has none",

@@ -20,7 +20,7 @@ CASES = [
          fails="DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
          table=Table("v CHAR(3), id INT", "('a', 1), ('b', 2)"),
          source="VALUES ('a', 5), ('c', 6) AS s(v, id)", on="t.v = s.v"),
-    Case("VARCHAR beyond its length by spaces alone", UPSERT, does="update",
+    Case("VARCHAR beyond its length by spaces alone", UPSERT, fails="DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
          table=Table("id INT, v VARCHAR(3)", "(1, 'a')"), source="VALUES (1, 'abc  ') AS s(id, v)"),
     Case("CHAR beyond its length", UPSERT, fails="DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
          table=Table("id INT, v CHAR(3)", "(1, 'a')"), source="VALUES (1, 'abcd') AS s(id, v)"),

@@ -1,0 +1,131 @@
+"""What the log says after both engines: the table's state, the merge's commit, the files it added."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.differential.delta_log import DeltaTableLog
+from tests.differential.outcome import Outcome
+
+ROW_METRICS = (
+    "numSourceRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsMatchedUpdated",
+    "numTargetRowsNotMatchedBySourceUpdated",
+    "numTargetRowsDeleted",
+    "numTargetRowsMatchedDeleted",
+    "numTargetRowsNotMatchedBySourceDeleted",
+)
+# Rows that were copied only because their file was rewritten: fewer is better, if files were left alone for it.
+COPY_METRICS = ("numTargetRowsCopied", "numOutputRows")
+LESS_IS_BETTER = ("numTargetFilesRemoved", "numTargetBytesRemoved")
+DELETION_VECTOR_METRICS = (
+    "numTargetDeletionVectorsAdded",
+    "numTargetDeletionVectorsRemoved",
+    "numTargetDeletionVectorsUpdated",
+)
+
+
+def state_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """Protocol, schema and properties of the table, and its partitions."""
+    left, right = builtin.after, ours.after
+    parts: dict[str, Callable[[DeltaTableLog], Any]] = {
+        "protocol": lambda log: log.protocol,
+        "schema": comparable_schema,
+        "table properties": _comparable_properties,
+        "partition columns": lambda log: log.metadata["partitionColumns"],
+        "partitions": lambda log: sorted({json.dumps(add["partitionValues"]) for add in log.files.values()}),
+        "clustering": lambda log: log.domains.get("delta.clustering"),
+    }
+    for name, part in parts.items():
+        if part(left) != part(right):
+            yield f"{name}: built-in {part(left)}, ours {part(right)}"
+
+
+def _comparable_properties(log: DeltaTableLog) -> dict[str, str]:
+    own = "delta.rowTracking.materialized"
+    return {k: v for k, v in log.metadata["configuration"].items() if not k.startswith(own)}
+
+
+def comparable_schema(log: DeltaTableLog) -> str:
+    """The schema with names that are made up by chance (physical names of new columns) made equal."""
+    text = json.dumps(log.schema, sort_keys=True, ensure_ascii=False)
+    text = re.sub(r'"col-[0-9a-f-]{36}"', '"col-…"', text)
+    # How far identity values got depends on the number of tasks that wrote.
+    return re.sub(r'("delta.identity.highWaterMark"): -?\d+', r"\1: …", text)
+
+
+def commit_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    left, right = builtin.commit_info, ours.commit_info
+    for name in ("operation", "readVersion", "isolationLevel", "isBlindAppend", "tags"):
+        if left.get(name) != right.get(name):
+            yield f"commitInfo.{name}: built-in {left.get(name)!r}, ours {right.get(name)!r}"
+    parameters = tuple(_comparable_parameters(info["operationParameters"]) for info in (left, right))
+    if parameters[0] != parameters[1]:
+        yield f"operationParameters: built-in {parameters[0]}, ours {parameters[1]}"
+    yield from _metric_differences(builtin.metrics, ours.metrics)
+    yield from _file_differences(builtin, ours)
+
+
+def _comparable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: re.sub(r"#\d+L?", "#n", value) for name, value in parameters.items()}
+
+
+def _metric_differences(builtin: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
+    if builtin.keys() != ours.keys():
+        yield f"names of metrics: missing {builtin.keys() - ours.keys()}, more {ours.keys() - builtin.keys()}"
+    leaves_more_alone = ours.get("numTargetFilesRemoved", 0) < builtin.get("numTargetFilesRemoved", 0)
+    exact = ROW_METRICS + DELETION_VECTOR_METRICS + (() if leaves_more_alone else COPY_METRICS)
+    at_most = LESS_IS_BETTER + (COPY_METRICS if leaves_more_alone else ())
+    for name in builtin.keys() & ours.keys():
+        left, right = builtin[name], ours[name]
+        if (name in exact and left != right) or (name in at_most and left < right):
+            yield f"metric {name}: built-in {left}, ours {right}"
+        if name == "numTargetChangeFilesAdded" and (left > 0) != (right > 0):
+            yield f"metric {name}: built-in {left}, ours {right}"
+
+
+def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """What the added files say of themselves: same kinds of facts, statistics on the same columns."""
+    if not builtin.added or not ours.added:
+        return
+    facts = tuple({key for add in o.added for key, v in add.items() if v is not None} for o in (builtin, ours))
+    if facts[0] - {"tags"} != facts[1] - {"tags"}:
+        yield f"AddFile's fields: built-in {sorted(facts[0])}, ours {sorted(facts[1])}"
+    statistics = tuple(_stats_columns(o) for o in (builtin, ours))
+    if statistics[0] != statistics[1]:
+        yield f"columns with statistics: built-in {statistics[0]}, ours {statistics[1]}"
+
+
+def _stats_columns(outcome: Outcome) -> list[str]:
+    stats = [json.loads(add.get("stats") or "{}") for add in outcome.added if not add.get("deletionVector")]
+    kinds = ("minValues", "maxValues", "nullCount")
+    if outcome.after.metadata["configuration"].get("delta.columnMapping.mode", "none") != "none":
+        return sorted({f"{kind}: {len(s[kind])}" for s in stats for kind in ("nullCount",) if kind in s})
+    # A column of NULLs only has no range, so ranges depend on which rows share a file: nullCount doesn't.
+    return sorted({f"{kind}.{column}" for s in stats for kind in kinds[2:] for column in s.get(kind, {})})
+
+
+def result_differences(ours: Outcome) -> Iterator[str]:
+    """Whether our result tells the same as our commit."""
+    result, metrics = ours.result, ours.metrics
+    assert result is not None
+    said = {
+        "version": (result.version, ours.before.version + 1),
+        "version_read": (result.version_read, ours.commit_info["readVersion"]),
+        "num_files_before_skipping": (result.num_files_before_skipping, len(ours.before.files)),
+        "num_removed_files": (result.num_removed_files, metrics.get("numTargetFilesRemoved")),
+        "num_added_files": (result.num_added_files, metrics.get("numTargetFilesAdded")),
+        "num_updated_rows": (result.num_updated_rows, metrics.get("numTargetRowsUpdated")),
+        "num_deleted_rows": (result.num_deleted_rows, metrics.get("numTargetRowsDeleted")),
+        "num_inserted_rows": (result.num_inserted_rows, metrics.get("numTargetRowsInserted")),
+    }
+    for name, (value, truth) in said.items():
+        if value != truth:
+            yield f"MergeResult.{name} is {value}, the commit says {truth}"
+    if result.num_touched_files > result.num_candidate_files > 0:
+        yield f"MergeResult: {result.num_touched_files} touched files of {result.num_candidate_files} candidates"
