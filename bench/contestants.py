@@ -55,9 +55,11 @@ class Contestant(ABC):
         return ""
 
     def prepare(self, run: Run) -> None:
-        """What must be there before the clock runs: by default Delta knows the log, though not yet the state."""
+        """What must be there before the clock runs: Delta knows the table, as after an earlier merge in the session."""
         log = jvm(run.spark).org.apache.spark.sql.delta.DeltaLog.forTable(run.spark._jsparkSession, str(run.target))
-        log.unsafeVolatileSnapshot().allFiles().count()
+        snapshot = log.unsafeVolatileSnapshot()
+        snapshot.allFiles().count()
+        snapshot.computedState()
 
     def watch(self, name: str, run: Run) -> None:
         """See what another contestant left behind, before its copy of the table goes away."""

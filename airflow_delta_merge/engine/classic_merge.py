@@ -57,16 +57,15 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
-            candidates = merge.transaction.filter_files(merge.candidate_predicates)
-            matches = self._matches(candidates)
+            matches = self._matches(merge.candidates)
             if merge.insert_clauses or self._deletion_vectors:
                 matches = matches.persist()  # they are needed again
             try:
-                touched = self._touched_files(candidates, matches)
+                touched = self._touched_files(merge.candidates, matches)
             except BaseException:
                 matches.unpersist()
                 raise
-        set_skipping_metrics(merge, candidates)
+        set_skipping_metrics(merge)
         return touched
 
     def _touched_files(self, candidates: FileSet, matches: DataFrame) -> TouchedFiles:

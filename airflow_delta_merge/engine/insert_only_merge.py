@@ -41,11 +41,8 @@ class InsertOnlyMergeExecutor:
     def find_unmatched(self) -> DataFrame:
         """The source rows that match no row of the candidate files."""
         merge = self._merge
-        with merge.metrics.phase("scan"):
-            candidates = merge.transaction.filter_files(merge.candidate_predicates)
-            unmatched = self._unmatched(candidates)
-        set_skipping_metrics(merge, candidates)
-        return unmatched
+        set_skipping_metrics(merge)
+        return self._unmatched(merge.candidates)
 
     def _unmatched(self, candidates: FileSet) -> DataFrame:
         merge = self._merge
@@ -109,8 +106,9 @@ def set_adding_metrics(merge: MergeContext, added: FileSet) -> None:
     )
 
 
-def set_skipping_metrics(merge: MergeContext, candidates: FileSet) -> None:
+def set_skipping_metrics(merge: MergeContext) -> None:
     """Set the metrics of files before and after data skipping."""
+    candidates = merge.candidates
     num_files, num_bytes = merge.transaction.table_size
     merge.metrics.set(
         numTargetFilesBeforeSkipping=num_files,

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import (
+        FileSet,
         Gateway,
         MergeTransaction,
         ResolvedClause,
@@ -48,7 +49,7 @@ class MergeContext:
     :param transaction: the transaction on the target.
     :param write: where files are written and committed.
     :param source: the source's rows.
-    :param candidate_predicates: predicates over the target, true for every row that must be looked at.
+    :param candidates: the files that may hold a row which must be looked at.
     :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
         condition itself would not.
     :param names: the engine's own column names.
@@ -62,7 +63,7 @@ class MergeContext:
     transaction: MergeTransaction
     write: TransactionalWrite
     source: MaterializedSource
-    candidate_predicates: Sequence[Column]
+    candidates: FileSet
     row_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics

@@ -20,13 +20,7 @@ from airflow_delta_merge.engine.delta_jvm import (
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.pruning import (
-    Range,
-    candidate_predicates,
-    key_clusters,
-    row_predicates,
-    source_keys,
-)
+from airflow_delta_merge.engine.pruning import choose_files, source_keys
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
@@ -183,19 +177,16 @@ class MergeIntoCommand:
             )
         try:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
-            clusters: dict[str, list[Range]] = {}
-            if transaction.table_size[0] >= settings.cluster_keys_from:
-                with metrics.phase("source", "materializeSourceTimeMs"), self._described("find the source's ranges"):
-                    clusters = key_clusters(source.frame, keys, source.statistics)
-            matching = row_predicates(self._statement, keys, source.statistics, clusters)
+            with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
+                search = choose_files(self._statement, transaction, keys, source, settings)
             yield MergeContext(
                 gateway=self._gateway,
                 statement=self._statement,
                 transaction=transaction,
                 write=TransactionalWrite(self._gateway, transaction),
                 source=source,
-                candidate_predicates=candidate_predicates(self._statement, matching),
-                row_predicates=matching,
+                candidates=search.candidates,
+                row_predicates=search.row_predicates,
                 names=names,
                 metrics=metrics,
                 settings=settings,

@@ -18,7 +18,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
+    from airflow_delta_merge.engine.settings import Settings
+    from airflow_delta_merge.engine.source import MaterializedSource
 
 #: Types whose order in Delta's file statistics is the order of Spark's comparisons. Floating point is left out
 #: (NaN), as are strings under a collation other than the binary one.
@@ -117,6 +119,39 @@ def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
             name = f"{prefix}_{position}"
             keys.append(SourceKey(equality.target, equality.source, equality.type, equality.null_safe, name))
     return keys
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where matches are looked for.
+
+    :param candidates: the files that may hold a row which must be looked at.
+    :param row_predicates: predicates over the target, all of which are true for every row that can match.
+    """
+
+    candidates: FileSet
+    row_predicates: list[Column]
+
+
+def choose_files(
+    statement: ResolvedMerge,
+    transaction: MergeTransaction,
+    keys: Sequence[SourceKey],
+    source: MaterializedSource,
+    settings: Settings,
+) -> Search:
+    """Choose the files by one range for each key; where many are left, by the clusters in which the keys lie."""
+    search = _search(statement, transaction, row_predicates(statement, keys, source.statistics, {}))
+    if search.candidates.count < settings.cluster_keys_from:
+        return search
+    clusters = key_clusters(source.frame, keys, source.statistics)
+    if all(len(ranges) < 2 for ranges in clusters.values()):
+        return search
+    return _search(statement, transaction, row_predicates(statement, keys, source.statistics, clusters))
+
+
+def _search(statement: ResolvedMerge, transaction: MergeTransaction, matching: list[Column]) -> Search:
+    return Search(transaction.filter_files(candidate_predicates(statement, matching)), matching)
 
 
 def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[str, Any]) -> dict[str, list[Range]]:

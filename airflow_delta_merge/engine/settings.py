@@ -18,8 +18,8 @@ class Settings:
     """What the session says of the engine's shortcuts.
 
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
-    :param cluster_keys_from: ``clusterKeysFrom``: in tables of so many files the source's keys are cut into clusters;
-        smaller ones are searched sooner than that.
+    :param cluster_keys_from: ``clusterKeysFrom``: when one range for each key leaves so many files, the keys are cut
+        into clusters; fewer are searched sooner than that.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
