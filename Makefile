@@ -45,8 +45,8 @@ test-all: java install ## The suite with every case; takes an hour or so
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
 	@$(BIN)/python -m tests.differential.errors $(ARGS)
 
-fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=500, SEED=…)
-	@$(BIN)/pytest tests/fuzz --fuzz-examples $(or $(EXAMPLES),500) $(if $(SEED),--fuzz-seed $(SEED))
+fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=1000, SEED=…)
+	@$(BIN)/pytest -s tests/fuzz --fuzz-examples $(or $(EXAMPLES),1000) $(if $(SEED),--fuzz-seed $(SEED))
 
 chaos: java install ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
 	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED))

@@ -40,6 +40,8 @@ def test_both_engines_agree_on_made_up_statements(engines: Harness, request: pyt
     def agree(some: list[Case]) -> None:
         for case in some:
             outcomes[engines.check_anything(case)] += 1
+        if outcomes.total() % 100 == 0:
+            print(f"fuzz: {outcomes.total()} statements", flush=True)
         engines.forget(some[0].table)
 
     try:
