@@ -136,7 +136,8 @@ class Harness:
 
     def _merge_builtin(self, statement: str, outcome: Outcome) -> None:
         rows = self.spark.sql(statement).collect()
-        outcome.num_rows = tuple(rows[0][name] for name in NUM_ROWS)
+        # A transaction that was executed before reports no row.
+        outcome.num_rows = tuple(rows[0][name] for name in NUM_ROWS) if rows else (0, 0, 0, 0)
 
     def _merge_ours(self, statement: str, outcome: Outcome) -> None:
         from airflow_delta_merge.engine import merge_sql
