@@ -65,18 +65,14 @@ def merge(
     """
     gateway = Gateway(spark)
     _check_expressions(gateway, config)
-    if config.has_star_exceptions:
-        config = config.with_target_columns(_target_columns(spark, config))
     guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
     with _source_relation(spark, config) as relation:
-        statement = config.to_sql(source_relation=relation)
-        return until_committed(
-            gateway,
-            lambda attempt: _run(
-                gateway, statement, guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
-            ),
-            max_commit_attempts,
-        )
+
+        def attempt(number: int) -> MergeResult:
+            statement = _with_its_columns(spark, config).to_sql(source_relation=relation)
+            return _run(gateway, statement, guard=guard, attempt=number, update_only_changed=config.update_only_changed)
+
+        return until_committed(gateway, attempt, max_commit_attempts)
 
 
 @raises_merge_errors
@@ -137,8 +133,11 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
         require_query(gateway, config.source.query)
 
 
-def _target_columns(spark: SparkSession, config: MergeConfig) -> list[str]:
-    return spark.table(config.target.to_sql()).columns
+def _with_its_columns(spark: SparkSession, config: MergeConfig) -> MergeConfig:
+    """The config with the target's columns, as they are now, where its clauses take all columns but some."""
+    if not config.has_star_exceptions:
+        return config
+    return config.with_target_columns(spark.table(config.target.to_sql()).columns)
 
 
 @contextmanager
