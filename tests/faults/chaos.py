@@ -249,7 +249,11 @@ def write_concurrently(folder: Path, processes: int, writers: int, merges: int) 
         subprocess.Popen([*command, str(first), str(each), str(merges)], stderr=subprocess.PIPE, text=True)
         for first in range(0, writers, each)
     ]
-    failures = [process.communicate()[1] for process in started]
+    try:
+        failures = [process.communicate()[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
     wrong = [text[-500:] for process, text in zip(started, failures, strict=True) if process.returncode]
     return wrong + wrong_counts(table, writers, merges)
 
