@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-READY_SECONDS = 180
+READY_SECONDS = 420  # on a machine with other things to do
 POLL_SECONDS = 1.0
 
 

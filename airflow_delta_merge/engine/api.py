@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig
-from airflow_delta_merge.engine.config_statement import statement_of
+from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
 from airflow_delta_merge.engine.exactly_once import MAX_COMMIT_ATTEMPTS, ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
@@ -40,11 +40,11 @@ def merge(
     """
     gateway = Gateway(spark)
     guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
-    with statement_of(gateway, config) as statement:
+    with statements_of(gateway, config) as statement:
         return until_committed(
             gateway,
             lambda attempt: _run(
-                gateway, statement, guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
+                gateway, statement(), guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
             ),
             max_commit_attempts,
         )
@@ -86,9 +86,9 @@ def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> 
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
     gateway = Gateway(spark)
-    with statement_of(gateway, config) as statement:
+    with statements_of(gateway, config) as statement:
         metrics = MergeMetrics()
-        resolved = ResolvedMerge(gateway, statement)
+        resolved = ResolvedMerge(gateway, statement())
         metrics.bind(resolved.sql_metrics())
         command = MergeIntoCommand(gateway, resolved, metrics, update_only_changed=config.update_only_changed)
         return command.plan_merge(explain=explain)

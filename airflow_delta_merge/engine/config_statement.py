@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from airflow_delta_merge.config import MergeConfig
@@ -13,16 +13,22 @@ from airflow_delta_merge.identifiers import quote_identifier
 
 
 @contextmanager
-def statement_of(gateway: Gateway, config: MergeConfig) -> Iterator[str]:
-    """The MERGE statement, which may refer to a temporary view that is there only inside.
+def statements_of(gateway: Gateway, config: MergeConfig) -> Iterator[Callable[[], str]]:
+    """A function that gives the MERGE statement for the table as it is then.
+
+    The statement may refer to a temporary view that is there only inside.
 
     :raises MergeConfigError: when an expression or the query of the config is not one.
     """
     _check_expressions(gateway, config)
-    if config.has_star_exceptions:
-        config = config.with_target_columns(gateway.spark.table(config.target.to_sql()).columns)
     with _source_relation(gateway, config) as relation:
-        yield config.to_sql(source_relation=relation)
+        yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation)
+
+
+def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:
+    if not config.has_star_exceptions:
+        return config
+    return config.with_target_columns(gateway.spark.table(config.target.to_sql()).columns)
 
 
 def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:

@@ -138,7 +138,11 @@ class DeltaMergeHook(BaseHook):
         return submit
 
     def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
-        defaults: dict[str, Any] = {"spark.log.level": "WARN"}
+        defaults: dict[str, Any] = {
+            "spark.log.level": "WARN",
+            # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
+            "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
+        }
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, Connection
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, Connection, redact
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 
@@ -173,8 +173,10 @@ class SparkSubmit(SparkSubmitHook):
 
     def _remember(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            self.last_line = line.strip() or self.last_line
-            yield line
+            # Airflow masks the task's log, but not what its workers print of it, nor an error that quotes it.
+            masked = str(redact(line))
+            self.last_line = masked.strip() or self.last_line
+            yield masked
 
 
 def _end_group(leader: Popen[str]) -> None:

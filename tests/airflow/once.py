@@ -102,7 +102,7 @@ class Once(RealAirflow):
         while not condition():
             assert time.monotonic() < until, "waited in vain"
             self.check_alive()
-            time.sleep(0.5)
+            time.sleep(1)
 
     def run_ended(self, dag_id: str, run_id: str, state: str = "success") -> None:
         def ended() -> bool:

@@ -248,3 +248,14 @@ def test_job_killed_from_outside(table: Path, victim: str) -> None:
     with Running(table) as running:
         os.kill(getattr(running, victim), signal.SIGKILL)
         assert "Spark was killed from outside by SIGKILL" in running.ended()
+
+
+def test_what_spark_says_is_masked() -> None:
+    from airflow.sdk.log import mask_secret
+
+    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+
+    mask_secret("a secret of this test")
+    submit = SparkSubmit()
+    assert list(submit._remember(iter(["key=a secret of this test\n", "\n"]))) == ["key=***\n", "\n"]
+    assert submit.last_line == "key=***"

@@ -8,7 +8,9 @@ seed that is printed; ``--seed`` repeats it (the moments, not what the machine i
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,6 +87,13 @@ class Chaos:
         self.table = airflow.table("chaos")
         self.runs = 0
         self.seconds = 0.0
+        self.orphans: list[int] = []
+
+    def stop_orphans(self) -> None:
+        """End the workers of schedulers that were killed; Airflow leaves them waiting for work for ever."""
+        for group in self.orphans:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def measure(self) -> None:
         """One merge without a kill: how long Spark takes."""
@@ -137,7 +146,9 @@ class Chaos:
         with suppress(psutil.NoSuchProcess, IndexError):
             self._find(kill.victim, self._submits(run_id)[-1]).kill()
             if kill.victim == "scheduler":
-                self.airflow.processes.pop("scheduler --skip-serve-logs").wait()
+                killed = self.airflow.processes.pop("scheduler --skip-serve-logs")
+                killed.wait()
+                self.orphans.append(killed.pid)
                 self.airflow.start("scheduler --skip-serve-logs")
             return True
         return False
@@ -208,17 +219,22 @@ def chaos(folder: Path, kills: list[Kill], *, say: bool = True) -> list[Kill]:
     done: list[Kill] = []
     with running(folder, SETTINGS) as airflow:
         run = Chaos(airflow)
-        run.measure()
-        for kill in kills:
-            start = time.monotonic()
-            run.kill(kill)
-            done.append(kill)
-            if not kill.happened:
-                kill.outcome += " (the kill came too late)"
-            if say:
-                print(f"[{time.monotonic() - start:3.0f} s]", *kill.row(len(done)), sep="  ", flush=True)
-            if kill.violations and "the rows say" in kill.violations[0]:
-                break  # all that follows would be wrong, too
+        try:
+            run.measure()
+            for kill in kills:
+                start = time.monotonic()
+                run.kill(kill)
+                done.append(kill)
+                if not kill.happened:
+                    kill.outcome += " (the kill came too late)"
+                if say:
+                    print(f"[{time.monotonic() - start:3.0f} s]", *kill.row(len(done)), sep="  ", flush=True)
+                if any("the rows say" in violation for violation in kill.violations):
+                    break  # all that follows would be wrong, too
+        except KeyboardInterrupt:
+            print("Stopped: what was seen so far", flush=True)
+        finally:
+            run.stop_orphans()
     return done
 
 
@@ -233,7 +249,11 @@ def write_concurrently(folder: Path, processes: int, writers: int, merges: int) 
         subprocess.Popen([*command, str(first), str(each), str(merges)], stderr=subprocess.PIPE, text=True)
         for first in range(0, writers, each)
     ]
-    failures = [process.communicate()[1] for process in started]
+    try:
+        failures = [process.communicate()[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
     wrong = [text[-500:] for process, text in zip(started, failures, strict=True) if process.returncode]
     return wrong + wrong_counts(table, writers, merges)
 

@@ -15,6 +15,7 @@ from airflow_delta_merge.config import MergeConfig, when_matched_update, when_no
 from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.result import MergeResult
+from tests.conftest import SESSION_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,16 +49,10 @@ def run(spark: SparkSession, table: Path, writers: list[str], merges: int) -> di
 def main(table: str, first: str, count: str, merges: str) -> None:
     from pyspark.sql import SparkSession
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, delta_jars())))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, delta_jars())))
+    for name, value in SESSION_SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     names = [f"writer {number}" for number in range(int(first), int(first) + int(count))]
     results = run(spark, Path(table), names, int(merges))

@@ -22,6 +22,9 @@ COUNT = {
         "spark.driver.memory": "700m",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # To compile classes for a few rows takes longer than to run without.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     },
 }
 
