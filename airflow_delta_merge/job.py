@@ -2,7 +2,8 @@
 
 Runs wherever spark-submit puts the driver, so it needs nothing but the standard library, pyspark and the parts of this
 package that travel as py-files. The result file is the only way back: ``{"result": {...}}`` after a merge,
-``{"error": {...}}`` after a failure. It appears at once or not at all, readable by its owner only.
+``{"plan": {...}}`` after a dry run, ``{"error": {...}}`` after a failure. It appears at once or not at all, readable by
+its owner only.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
     parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
     parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
+    parser.add_argument("--dry-run", action="store_true", help="count what the merge would do and commit nothing")
+    parser.add_argument("--explain", action="store_true", help="with --dry-run: Spark's plans too")
     parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
     parser.add_argument("--staging-folder", help="folder to remove when that process is gone and cannot do it")
     return parser.parse_args(arguments)
@@ -73,8 +76,11 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     result_path = Path(options.result)
     spark = _session()
     try:
-        result = engine.merge(spark, config, identity=identity, max_commit_attempts=options.max_commit_attempts)
-        outcome = {"result": result.to_dict()}
+        if options.dry_run:
+            outcome = {"plan": engine.plan(spark, config, explain=options.explain).to_dict()}
+        else:
+            result = engine.merge(spark, config, identity=identity, max_commit_attempts=options.max_commit_attempts)
+            outcome = {"result": result.to_dict()}
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)
     finally:

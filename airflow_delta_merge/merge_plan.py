@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from airflow_delta_merge.exceptions import MergeResultError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +54,14 @@ class MergePlan:
     def to_dict(self) -> dict[str, Any]:
         """A flat dict of JSON types with stable keys."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MergePlan:
+        """Read what :meth:`to_dict` gave.
+
+        :raises MergeResultError: when it has other keys.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise MergeResultError(f"This is no merge plan of this release: {error}.") from error

@@ -219,6 +219,7 @@ class MergeIntoCommand:
             if touched.files.count:
                 return classic.write_all_changes(touched)
             if not context.insert_clauses:
+                context.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
                 return self._gateway.seq([])
             with context.metrics.phase("rewrite", "rewriteTimeMs"):
                 return write_inserts(context, classic.unmatched_rows(touched))

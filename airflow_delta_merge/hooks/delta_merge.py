@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
@@ -17,6 +17,7 @@ from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Staging, staged
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.java import check_java
+from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
@@ -101,13 +102,27 @@ class DeltaMergeHook(BaseHook):
         :return: what the merge did, or what an earlier try recorded in the table's log.
         :raises DeltaMergeException: when it failed; :class:`DeltaMergeFailException` when another try cannot help.
         """
+        outcome = self._run(config, identity, ["--max-commit-attempts", str(max_commit_attempts)])
+        with _raised_for_airflow():
+            return MergeResult.from_dict(outcome["result"])
+
+    def plan(self, config: MergeConfig, *, explain: bool = False) -> MergePlan:
+        """Count what a merge would do, without committing or leaving a file.
+
+        :param config: what would be merged.
+        :param explain: whether to tell Spark's physical plans too.
+        :raises DeltaMergeException: when it failed, as the merge would have.
+        """
+        outcome = self._run(config, None, ["--dry-run", *(["--explain"] if explain else [])])
+        with _raised_for_airflow():
+            return MergePlan.from_dict(outcome["plan"])
+
+    def _run(self, config: MergeConfig, identity: MergeIdentity | None, arguments: list[str]) -> dict[str, Any]:
         try:
-            with staged(config, identity) as staging:
-                self._running = submit = self._prepare(staging, max_commit_attempts)
+            with _raised_for_airflow(), staged(config, identity) as staging:
+                self._running = submit = self._prepare(staging, arguments)
                 exit_code = submit.run(str(staging.application))
-                return self._read_result(staging, config, submit, exit_code)
-        except DeltaMergeError as error:
-            raise DeltaMergeException(str(error)) from error
+                return self._read_outcome(staging, config, submit, exit_code)
         finally:
             self._running = None
 
@@ -116,7 +131,7 @@ class DeltaMergeHook(BaseHook):
         if self._running is not None:
             self._running.on_kill()
 
-    def _prepare(self, staging: Staging, max_commit_attempts: int) -> SparkSubmit:
+    def _prepare(self, staging: Staging, arguments: list[str]) -> SparkSubmit:
         submit = SparkSubmit(
             **self._submit_arguments,
             py_files=str(staging.py_files),
@@ -125,7 +140,7 @@ class DeltaMergeHook(BaseHook):
                 *("--config", str(staging.config)),
                 *("--result", str(staging.result)),
                 *(("--identity", str(staging.identity)) if staging.identity.exists() else ()),
-                *("--max-commit-attempts", str(max_commit_attempts)),
+                *arguments,
                 *("--parent-pid", str(os.getpid())),
                 *("--staging-folder", str(staging.folder)),
             ],
@@ -153,7 +168,9 @@ class DeltaMergeHook(BaseHook):
             }
         return {**defaults, **self.conf}
 
-    def _read_result(self, staging: Staging, config: MergeConfig, submit: SparkSubmit, exit_code: int) -> MergeResult:
+    def _read_outcome(
+        self, staging: Staging, config: MergeConfig, submit: SparkSubmit, exit_code: int
+    ) -> dict[str, Any]:
         target = config.target.to_sql()
         outcome = _read_json(staging)
         if outcome is None:
@@ -166,11 +183,18 @@ class DeltaMergeHook(BaseHook):
             )
         if "error" in outcome:
             raise error_of_job(outcome["error"], target)
-        result = MergeResult.from_dict(outcome["result"])
         if exit_code:
             # The result is written after the commit, so the merge is done; to fail now would make it run twice.
             self.log.warning("Spark ended with exit code %s, but after the merge was done.", exit_code)
-        return result
+        return outcome
+
+
+@contextmanager
+def _raised_for_airflow() -> Iterator[None]:
+    try:
+        yield
+    except DeltaMergeError as error:
+        raise DeltaMergeException(str(error)) from error
 
 
 def _local_cores(master: str) -> int:
@@ -192,6 +216,7 @@ def _read_json(staging: Staging) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
-    if not isinstance(outcome, dict) or not isinstance(outcome.get("error", outcome.get("result")), dict):
+    kinds = ("error", "result", "plan")
+    if not isinstance(outcome, dict) or not any(isinstance(outcome.get(kind), dict) for kind in kinds):
         raise MergeResultError("The job's result file holds neither a result nor an error.")
     return outcome

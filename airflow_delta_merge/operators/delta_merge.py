@@ -201,6 +201,22 @@ class DeltaMergeOperator(BaseOperator):
         self.log.info("%s", describe(result))
         return result.to_dict()
 
+    def dry_run(self) -> None:
+        """Log the statement and exactly what it would change; nothing is committed."""
+        config = self._merge_config()
+        self.log.info("Dry run of\n%s", config.to_sql())
+        plan = self.hook.plan(config)
+        self.log.info(
+            "It would insert %s, update %s and delete %s rows of %s, by %s of %s files: %s",
+            plan.num_inserted_rows,
+            plan.num_updated_rows,
+            plan.num_deleted_rows,
+            plan.table,
+            plan.num_touched_files,
+            plan.num_files_before_skipping,
+            plan.executor_reason,
+        )
+
     def _identity(self, context: Context) -> MergeIdentity | None:
         from airflow_delta_merge.operators.task_identity import merge_identity
 

@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 
@@ -259,3 +260,30 @@ def test_what_spark_says_is_masked() -> None:
     submit = SparkSubmit()
     assert list(submit._remember(iter(["key=a secret of this test\n", "\n"]))) == ["key=***\n", "\n"]
     assert submit.last_line == "key=***"
+
+
+def test_a_dry_run_counts_and_leaves_the_table_alone(table: Path) -> None:
+    plan = DeltaMergeHook(conf=SPARK).plan(config(table, "SELECT id, 'x' AS name FROM range(3)"), explain=True)
+    assert (plan.num_source_rows, plan.num_inserted_rows, plan.num_updated_rows, plan.num_touched_files) == (3, 3, 0, 0)
+    assert "inserted rows" in plan.spark_plans
+    assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
+
+
+def test_a_dry_run_of_the_operator_logs_what_it_would_do(table: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    operator = DeltaMergeOperator(
+        task_id="merge",
+        target=str(table),
+        source="SELECT id, 'x' AS name FROM range(3)",
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        conf=SPARK,
+    )
+    operator.dry_run()
+    said = capfd.readouterr().out
+    assert "It would insert 3, update 0 and delete 0 rows" in said
+    assert "MERGE INTO" in said
+
+
+def test_a_dry_run_fails_as_the_merge_would(table: Path) -> None:
+    with pytest.raises(DeltaMergeException, match="nowhere"):
+        DeltaMergeHook(conf=SPARK).plan(config(table, "SELECT nowhere AS id, 'x' AS name"))
