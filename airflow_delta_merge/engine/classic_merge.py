@@ -243,7 +243,7 @@ class ClassicMergeExecutor:
     def _num_rows(self, files: FileSet) -> int:
         if files.num_rows is not None:
             return files.num_rows
-        return self._merge.transaction.target_frame(files).count()
+        return self._merge.transaction.target.frame(files).count()
 
     def _num_inserted(self, added: FileSet, inserted: DataFrame | None) -> int:
         if inserted is None:

@@ -91,7 +91,7 @@ class MergeContext:
         names = self.statement.column_names
         named = [value.alias(name) for value, name in zip(values, names, strict=False)]
         tracked = zip(values[len(names) :], tracking, strict=True)
-        return named + [self.transaction.tracking_alias(value, column) for value, column in tracked]
+        return named + [self.transaction.target.tracking_alias(value, column) for value, column in tracked]
 
     def source_without(self, matched_ids: DataFrame) -> DataFrame:
         """The source rows that are not among the matched ones.

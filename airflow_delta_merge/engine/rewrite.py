@@ -47,7 +47,7 @@ def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column]
     :param where: predicates that the rows must fulfil.
     """
     transaction, names = merge.transaction, merge.names
-    return transaction.target_frame_with_positions(
+    return transaction.target.frame_with_positions(
         files,
         path=names.file_path,
         row_index=names.row_index,
@@ -70,7 +70,7 @@ def updates_need_only_the_source(merge: MergeContext) -> bool:
     if not merge.settings.update_from_source:
         return False
     updates = [clause for clause in merge.target_clauses if clause.action == "update"]
-    tracked = merge.transaction.tracks_rows or merge.transaction.writes_change_data
+    tracked = merge.transaction.target.tracks_rows or merge.transaction.writes_change_data
     return not tracked and all(clause.needs_only_the_source for clause in updates)
 
 
@@ -130,12 +130,12 @@ def _joined_with_source(
     how = "left" if unmatched_matter else "inner"
     if touched.has_multiple_matches and transaction.writes_change_data:
         # Several source rows delete one row, which shall have one change row: join what was matched instead.
-        if not transaction.has_stable_positions:
+        if not transaction.target.has_stable_positions:
             raise MergeExecutionError(
                 "Several source rows delete the same row of a table with a change data feed and a column named "
                 "_metadata, where its one change cannot be told. Remove the duplicates from the source."
             )
-        target, tracking = transaction.with_row_tracking(positions_in(merge, touched.files))
+        target, tracking = transaction.target.with_row_tracking(positions_in(merge, touched.files))
         matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())
         marked = matched.select(
             F.col("path").alias(names.matched_path), F.col("row_index").alias(names.matched_row_index)
@@ -145,7 +145,7 @@ def _joined_with_source(
         )
         joined, has_match = target.join(marked, at_row, how), F.col(names.matched_path).isNotNull()
     else:
-        target, tracking = transaction.with_row_tracking(transaction.target_frame(touched.files))
+        target, tracking = transaction.target.with_row_tracking(transaction.target.frame(touched.files))
         joined = target.join(merge.source.for_join(), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking

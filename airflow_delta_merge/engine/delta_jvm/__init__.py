@@ -11,7 +11,8 @@ from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
-from airflow_delta_merge.engine.delta_jvm.transaction import FileSet, MergeTransaction, TrackingColumn
+from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
 __all__ = [
     "Equality",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 from airflow_delta_merge.engine.delta_jvm.commit import (
     committing_with,
@@ -21,41 +19,8 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
-
-
-@dataclass(frozen=True)
-class FileSet:
-    """Data files of the table, as a JVM sequence of ``AddFile``, with their totals.
-
-    :param files: the JVM sequence.
-    :param count: how many files.
-    :param num_bytes: their size.
-    :param partitions: distinct partition values among them; 0 for an unpartitioned table.
-    :param num_rows: their logical rows, None when a file has no statistics.
-    """
-
-    files: JavaObject
-    count: int
-    num_bytes: int
-    partitions: int
-    num_rows: int | None
-
-
-@dataclass(frozen=True)
-class TrackingColumn:
-    """A column by which a table with row tracking knows its rows.
-
-    :param name: its physical name.
-    :param column: its value for a row of the target.
-    :param changes_with_row: whether an update makes it void (the commit version) or leaves it (the row id).
-    :param metadata: JVM metadata that marks it for the writer.
-    """
-
-    name: str
-    column: Column
-    changes_with_row: bool
-    metadata: JavaObject
 
 
 class MergeTransaction:
@@ -65,6 +30,7 @@ class MergeTransaction:
 
     :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
+    :ivar target: reads the target's files.
     """
 
     def __init__(self, gateway: Gateway, statement: ResolvedMerge) -> None:
@@ -74,6 +40,7 @@ class MergeTransaction:
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
+        self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
     def close(self) -> None:
@@ -161,18 +128,6 @@ class MergeTransaction:
         return bool(self._command.trackHighWaterMarks().nonEmpty())
 
     @cached_property
-    def tracks_rows(self) -> bool:
-        """Whether the table has stable row ids."""
-        snapshot = self._transaction.snapshot()
-        return bool(self._gateway.delta("RowTracking").isEnabled(snapshot.protocol(), snapshot.metadata()))
-
-    @cached_property
-    def has_stable_positions(self) -> bool:
-        """Whether a row's position is the same in each read; a column named ``_metadata`` hides it from Spark."""
-        names = (str(field.name()) for field in self._command.target().schema().fields())
-        return "_metadata" not in map(str.lower, names)
-
-    @cached_property
     def table_size(self) -> tuple[int, int]:
         """Files and bytes of the table as the transaction reads it."""
         snapshot = self._transaction.snapshot()
@@ -206,109 +161,6 @@ class MergeTransaction:
         by_name = self._command.generateCandidateFileMap(data_path, candidates.files)
         chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)
         return self.file_set(self._gateway.seq(chosen))
-
-    # Reading the target
-
-    def target_frame(self, files: FileSet) -> DataFrame:
-        """The target restricted to ``files``, with the attributes that the statement's expressions refer to."""
-        utils = self._gateway.delta("DeltaTableUtils")
-        return self._gateway.data_frame(utils.replaceFileIndex(self._command.target(), self._file_index(files)))
-
-    def target_frame_with_positions(
-        self, files: FileSet, *, path: str, row_index: str, indexed: bool, where: Sequence[Column]
-    ) -> DataFrame:
-        """:meth:`target_frame` plus two columns: the file's path (URI, as Spark encodes it) and a number of the row.
-
-        Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
-        knows deletion vectors; that only makes the column visible.
-
-        :param indexed: whether the number is to be the row's index in its file; without it, or without
-            :attr:`has_stable_positions`, it is a number that is unique in this read.
-        :param where: predicates that the rows must fulfil.
-        """
-        if not indexed or not self.has_stable_positions:
-            numbered = F.monotonically_increasing_id().alias(row_index)
-            frame = _filtered(self.target_frame(files), where)
-            return frame.select("*", F.input_file_name().alias(path), numbered)
-        helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
-        plan = self._with_row_index_format(self._command.target())
-        index = self._file_index(files)
-        scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, index)
-        # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
-        metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
-        return _filtered(self._gateway.wrap(scan), where).select(
-            "*", metadata.getField("file_path").alias(path), metadata.getField("row_index").alias(row_index)
-        )
-
-    def _file_index(self, files: FileSet) -> JavaObject:
-        return self._gateway.java_class("org.apache.spark.sql.delta.files.TahoeBatchFileIndex")(
-            self._gateway.session,
-            "batch",
-            files.files,
-            self._transaction.deltaLog(),
-            self._command.targetFileIndex().path(),
-            self._transaction.snapshot(),
-            False,
-        )
-
-    def _with_row_index_format(self, plan: JavaObject) -> JavaObject:
-        name = plan.getClass().getSimpleName()
-        if name == "Project":
-            project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
-            return project(plan.projectList(), self._with_row_index_format(plan.child()))
-        if name != "LogicalRelation":  # an alias or a view: names, no attributes of its own
-            return self._with_row_index_format(plan.child())
-        relation = plan.relation()
-        # By its constructor: Delta's file formats are equal whatever their protocols, so Spark's own ways to
-        # change a plan would keep the old one.
-        with_format = self._gateway.java_class("org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
-            relation.location(),
-            relation.partitionSchema(),
-            relation.dataSchema(),
-            relation.bucketSpec(),
-            self._row_index_format(relation.fileFormat()),
-            relation.options(),
-            relation.sparkSession(),
-        )
-        stream = getattr(plan, "copy$default$5")()
-        return plan.copy(with_format, plan.output(), plan.catalogTable(), plan.isStreaming(), stream)
-
-    def _row_index_format(self, file_format: JavaObject) -> JavaObject:
-        feature = self._gateway.delta("DeletionVectorsTableFeature")
-        supporting = self._gateway.delta("actions.Protocol").forTableFeature(feature)
-        return file_format.copy(
-            file_format.protocol().merge(self._gateway.seq([supporting])),
-            file_format.metadata(),
-            file_format.nullableRowTrackingConstantFields(),
-            file_format.nullableRowTrackingGeneratedFields(),
-            file_format.optimizationsEnabled(),
-            file_format.tablePath(),
-            file_format.isCDCRead(),
-        )
-
-    def with_row_tracking(self, frame: DataFrame) -> tuple[DataFrame, list[TrackingColumn]]:
-        """Rows of the target with their stable row ids and commit versions, if the table tracks them.
-
-        :return: the frame with up to two further columns, and what they are.
-        """
-        if not self.tracks_rows:
-            return frame, []
-        snapshot = self._transaction.snapshot()
-        preserved = self._gateway.delta("RowTracking").preserveRowTrackingColumns(jdf(frame), snapshot)
-        field_ids = self._gateway.delta("IcebergCompat").isGeqEnabled(self._transaction.metadata(), 3)
-        columns = []
-        for kind in ("RowId", "RowCommitVersion"):
-            attribute = self._gateway.delta(f"Materialized{kind}").getAttribute(snapshot, preserved)
-            if attribute.isDefined():
-                name = str(attribute.get().name())
-                metadata = self._gateway.delta(kind).columnMetadata(name, field_ids)
-                column = self._gateway.column(attribute.get())
-                columns.append(TrackingColumn(name, column, kind == "RowCommitVersion", metadata))
-        return self._gateway.wrap(preserved), columns
-
-    def tracking_alias(self, value: Column, tracking: TrackingColumn) -> Column:
-        """A column under the name and metadata by which Delta knows a row tracking column."""
-        return ClassicColumn(getattr(jc(value), "as")(tracking.name, tracking.metadata))
 
     # Writing
 
@@ -447,9 +299,3 @@ class MergeTransaction:
         """Delta's error for several source rows that match one target row, to be raised by the caller."""
         errors = self._gateway.delta("DeltaErrors")
         return from_throwable(errors.multipleSourceRowMatchingTargetRowInMergeException(self._gateway.session))
-
-
-def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:
-    for predicate in predicates:
-        frame = frame.filter(predicate)
-    return frame
