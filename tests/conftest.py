@@ -43,7 +43,7 @@ SESSION_SETTINGS = {
 }
 
 # A differential case takes some seconds of processor time and there are about 850: all of them take an hour or so.
-ONE_CASE_IN = 4
+ONE_CASE_IN = 5
 
 # A run is over before the second compiler's work pays off; two cores have better to do.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--all-cases",
         action="store_true",
-        help=f"run every differential case; by default one in {ONE_CASE_IN}, chosen by its name",
+        help=f"run every differential case, by default one in {ONE_CASE_IN}, chosen by its name; and the slow tests",
     )
     group.addoption("--fuzz-examples", type=int, default=None, help="how many statements the fuzz tests make up")
     group.addoption("--fuzz-seed", type=int, default=None, help="the seed of a fuzz run, to repeat a failure")
@@ -67,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spark: needs a SparkSession, hence Java")
+    config.addinivalue_line("markers", "slow: takes a minute or more, and runs when all cases do or it is named")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -83,7 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
-    """Whether this is a differential case that only a run of all cases has time for."""
+    """Whether only a run of all cases has time for this test."""
+    if item.get_closest_marker("slow"):
+        return True
     is_case = "tests/differential/" in item.nodeid and hasattr(item, "callspec")
     return is_case and zlib.crc32(item.nodeid.encode()) % ONE_CASE_IN != 0
 

@@ -50,6 +50,7 @@ def test_retry_then_clear_then_delete(airflow: Once) -> None:
     assert record(table).identity.generation > first.identity.generation
 
 
+@pytest.mark.slow
 def test_torn_result(airflow: Once) -> None:
     table = airflow.table("torn")
     airflow.order("torn", "tear-result")
@@ -58,6 +59,7 @@ def test_torn_result(airflow: Once) -> None:
     assert (airflow.result("once", "torn")["already_committed"], applied(table)) == (True, 1)
 
 
+@pytest.mark.slow
 def test_clear_of_another_task_between_two_tries(airflow: Once) -> None:
     table = airflow.table("beside")
     folder = airflow.order("beside", "lose-result")
@@ -82,6 +84,7 @@ def test_clear_while_running(airflow: Once) -> None:
     assert (airflow.result("once", "running")["already_committed"], applied(table)) == (False, 1)
 
 
+@pytest.mark.slow
 def test_mapped(airflow: Once) -> None:
     targets = [airflow.table(f"mapped{index}") for index in range(2)]
     airflow.order("mapped", "lose-result", map_index=1)
@@ -92,6 +95,7 @@ def test_mapped(airflow: Once) -> None:
         assert record(target).identity.application_id == f"airflow:/once_mapped/merge/mapped/{index}"
 
 
+@pytest.mark.slow
 def test_backfill_twice(airflow: Once) -> None:
     table = airflow.table("backfill")
     run_id = "backfill__2026-01-02T00:00:00+00:00"

@@ -87,6 +87,7 @@ def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSes
     assert written.count() == 10 + 5  # every hundredth of 1,000 rows changes, as many two-hundredths are new
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--quick", "--profile", "--only", "small_table", "--scale", str(TINY)]
     ended = subprocess.run(
