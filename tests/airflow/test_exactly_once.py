@@ -72,6 +72,7 @@ def test_clear_of_another_task_between_two_tries(airflow: Once) -> None:
     assert (airflow.result("once_slow_retry", "beside")["already_committed"], applied(table)) == (True, 1)
 
 
+@pytest.mark.slow
 def test_clear_while_running(airflow: Once) -> None:
     table = airflow.table("running")
     folder = airflow.order("running", "hold")

@@ -142,7 +142,8 @@ class Harness:
     def _merge_ours(self, statement: str, outcome: Outcome) -> None:
         from airflow_delta_merge.engine import merge_sql
 
-        outcome.result = merge_sql(self.spark, statement)
+        # One attempt, as the built-in makes: another writer's commit shall fail both in the same way.
+        outcome.result = merge_sql(self.spark, statement, max_commit_attempts=1)
         outcome.num_rows = tuple(getattr(outcome.result, name) for name in NUM_ROWS)
         self._forget(outcome.path)
 

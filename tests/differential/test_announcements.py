@@ -27,10 +27,16 @@ def make_table(spark: SparkSession, path: Path) -> str:
     return f"delta.`{path}`"
 
 
-def executions(spark: SparkSession) -> list[Any]:
+def executions(spark: SparkSession, *, after: int = -1) -> list[Any]:
+    """The executions with a number above ``after``; Spark forgets old ones."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     listed = spark._jsparkSession.sharedState().statusStore().executionsList()
-    return [listed.apply(i) for i in range(listed.size())]
+    found = [listed.apply(i) for i in range(listed.size())]
+    return [execution for execution in found if execution.executionId() > after]
+
+
+def latest(spark: SparkSession) -> int:
+    return max(execution.executionId() for execution in executions(spark))
 
 
 def shown_metrics(spark: SparkSession, execution: Any) -> dict[str, str]:
@@ -47,11 +53,12 @@ def shown_metrics(spark: SparkSession, execution: Any) -> dict[str, str]:
 
 def test_the_spark_ui_shows_the_metrics_that_it_shows_for_the_built_in(spark: SparkSession, tmp_path: Path) -> None:
     builtin, ours = make_table(spark, tmp_path / "builtin"), make_table(spark, tmp_path / "ours")
-    seen = len(executions(spark))
+    seen = latest(spark)
     spark.sql(MERGE.format(t=builtin)).collect()
-    of_builtin = executions(spark)[seen:]
+    of_builtin = executions(spark, after=seen)
+    seen = latest(spark)
     merge_sql(spark, MERGE.format(t=ours))
-    of_ours = executions(spark)[seen + len(of_builtin) :]
+    of_ours = executions(spark, after=seen)
 
     merges = [execution for execution in of_ours if execution.description().startswith("MERGE INTO")]
     assert len(merges) == 1
@@ -73,10 +80,10 @@ def test_the_spark_ui_shows_the_metrics_that_it_shows_for_the_built_in(spark: Sp
 
 def test_the_spark_ui_shows_that_a_merge_failed(spark: SparkSession, tmp_path: Path) -> None:
     table = make_table(spark, tmp_path / "t")
-    seen = len(executions(spark))
+    seen = latest(spark)
     with pytest.raises(MergeExecutionError):
         merge_sql(spark, AMBIGUOUS.format(t=table))
-    merge = next(e for e in executions(spark)[seen:] if e.description().startswith("MERGE INTO"))
+    merge = next(e for e in executions(spark, after=seen) if e.description().startswith("MERGE INTO"))
     assert merge.completionTime().isDefined()
     assert "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE" in merge.errorMessage().get()
 

@@ -34,7 +34,7 @@ def _result(**changes: int) -> MergeResult:
 def _altered(*replacement: str, **changes: int) -> Engine:
     """The built-in as engine, of another statement than the one it was given."""
 
-    def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
+    def merge_sql(spark: SparkSession, statement: str, *, max_commit_attempts: int) -> MergeResult:
         row = spark.sql(statement.replace(*replacement)).collect()[0]
         counts = {name: row[name] for name in NUM_ROWS}
         files = {"num_removed_files": 1, "num_added_files": 1}
@@ -48,7 +48,7 @@ def _does_nothing(spark: SparkSession, statement: str) -> MergeResult:
 
 
 def _raises(error: Exception) -> Engine:
-    def merge_sql(spark: SparkSession, statement: str) -> MergeResult:
+    def merge_sql(spark: SparkSession, statement: str, *, max_commit_attempts: int) -> MergeResult:
         raise error
 
     return merge_sql
