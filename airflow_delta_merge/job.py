@@ -34,6 +34,7 @@ DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_LOOKS_AT_THE_FOLDER = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,11 +166,34 @@ def _end_with(pid: int, staging_folder: str | None = None) -> None:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         with suppress(OSError):  # they held the other end
             print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
-        if staging_folder:
-            shutil.rmtree(staging_folder, ignore_errors=True)
-        os.killpg(os.getpgid(0), signal.SIGKILL)
+        _end_group(staging_folder)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _end_group(staging_folder: str | None) -> None:
+    """Kill our process group and then remove the folder; a child outside the group does both.
+
+    Were the folder removed first, the JVM would go on to write into it.
+    """
+    group = os.getpgid(0)
+    try:
+        is_parent = os.fork() > 0
+    except OSError:  # no memory for another process: the folder has to stay
+        os.killpg(group, signal.SIGKILL)
+        return
+    if is_parent:
+        return
+    try:
+        os.setsid()
+        os.killpg(group, signal.SIGKILL)
+        for _ in range(_LOOKS_AT_THE_FOLDER):
+            if not staging_folder or not Path(staging_folder).exists():
+                break
+            shutil.rmtree(staging_folder, ignore_errors=True)
+            time.sleep(0.1)  # a killed process may not have ended yet
+    finally:
+        os._exit(0)
 
 
 def _is_alive(pid: int) -> bool:
