@@ -56,6 +56,7 @@ def run(spark: SparkSession, home: Path, case: str, *contestants: Contestant, ro
     return runner.run(chosen)
 
 
+@pytest.mark.slow
 def test_other_rows_are_a_failure(spark: SparkSession, home: Path) -> None:
     result = run(spark, home, "small_table", Ours(), BuiltIn(), LosesARow())
     assert result.outcomes["ours"].counts
