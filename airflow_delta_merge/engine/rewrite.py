@@ -69,9 +69,11 @@ def updates_need_only_the_source(merge: MergeContext) -> bool:
     """Whether the new version of every updated row follows from its source row, without the old version."""
     if not merge.settings.update_from_source:
         return False
+    if merge.transaction.target.tracks_rows or merge.transaction.writes_change_data:
+        return False
     updates = [clause for clause in merge.target_clauses if clause.action == "update"]
-    tracked = merge.transaction.target.tracks_rows or merge.transaction.writes_change_data
-    return not tracked and all(clause.needs_only_the_source for clause in updates)
+    # A row that no source row matches has its new version from nowhere, be it all constants.
+    return bool(updates) and all(clause.kind == "matched" and clause.needs_only_the_source for clause in updates)
 
 
 def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:

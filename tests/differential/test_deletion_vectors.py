@@ -37,6 +37,12 @@ CASES = [
     Case("clauses of all kinds", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT} "
          "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, insert, delete", table=PLAIN,
          source=SOURCE),
+    Case("delete and insert, no update", f"{DELETE} {INSERT}", does="delete, insert", table=PLAIN, source=SOURCE),
+    Case("not matched by source, every column set to a constant", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 "
+         "THEN UPDATE SET id = 70, name = 'x', age = -1", does="update", table=PLAIN, source=SOURCE),
+    Case("matched and not matched by source, every column set to a constant", "WHEN MATCHED THEN UPDATE SET * "
+         "WHEN NOT MATCHED BY SOURCE AND t.id > 6 THEN UPDATE SET id = 70, name = 'x', age = -1", does="update",
+         table=PLAIN, source=SOURCE),
     Case("every row of a file: the file goes", DELETE, does="delete", table=PLAIN, source=WHOLE_FILE),
     Case("every row of a file is updated", UPDATE, does="update", table=PLAIN, source=WHOLE_FILE),
     Case("every row of the table", DELETE, does="delete", table=PLAIN, on="true", source="VALUES (1) AS s(id)"),
