@@ -17,6 +17,9 @@ from airflow_delta_merge.exceptions import MergeConfigError
 
 #: Longest application id, in characters (all ASCII): each table keeps one for every task instance that merged into it.
 APPLICATION_ID_LENGTH = 250
+
+#: How often a merge is computed and its commit tried, by default, before other writers' commits make it fail.
+MAX_COMMIT_ATTEMPTS = 5
 _LARGEST_GENERATION = 2**63 - 1  # Delta keeps it as a long
 _HASH_DIGITS = 32
 _THOUSAND, _MILLION = 1_000, 1_000_000

@@ -45,8 +45,7 @@ SESSION_SETTINGS = {
 # A differential case takes some seconds of processor time and there are about 850: all of them take an hour or so.
 ONE_CASE_IN = 8
 
-# A run is over before the second compiler's work pays off; two cores have better to do.
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JVM_OPTIONS = "-XX:+UseSerialGC"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

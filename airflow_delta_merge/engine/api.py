@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
-from airflow_delta_merge.engine.exactly_once import MAX_COMMIT_ATTEMPTS, ExactlyOnce, digest, until_committed
+from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
 
@@ -43,9 +43,9 @@ def merge(
     with statements_of(gateway, config) as statement:
         return until_committed(
             gateway,
-            lambda attempt: _run(
+            lambda attempt: _command(
                 gateway, statement(), guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
-            ),
+            ).run_merge(),
             max_commit_attempts,
         )
 
@@ -70,7 +70,9 @@ def merge_sql(
     gateway = Gateway(spark)
     guard = None if identity is None else ExactlyOnce(identity, digest(statement))
     return until_committed(
-        gateway, lambda attempt: _run(gateway, statement, guard=guard, attempt=attempt), max_commit_attempts
+        gateway,
+        lambda attempt: _command(gateway, statement, guard=guard, attempt=attempt).run_merge(),
+        max_commit_attempts,
     )
 
 
@@ -87,26 +89,22 @@ def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> 
     """
     gateway = Gateway(spark)
     with statements_of(gateway, config) as statement:
-        metrics = MergeMetrics()
-        resolved = ResolvedMerge(gateway, statement())
-        metrics.bind(resolved.sql_metrics())
-        command = MergeIntoCommand(gateway, resolved, metrics, update_only_changed=config.update_only_changed)
+        command = _command(gateway, statement(), update_only_changed=config.update_only_changed)
         return command.plan_merge(explain=explain)
 
 
-def _run(
+def _command(
     gateway: Gateway,
     statement: str,
     *,
-    guard: ExactlyOnce | None,
-    attempt: int,
+    guard: ExactlyOnce | None = None,
+    attempt: int = 1,
     update_only_changed: bool = False,
-) -> MergeResult:
+) -> MergeIntoCommand:
     metrics = MergeMetrics()
     with metrics.phase("resolve"):
         resolved = ResolvedMerge(gateway, statement)
         metrics.bind(resolved.sql_metrics())
-    command = MergeIntoCommand(
+    return MergeIntoCommand(
         gateway, resolved, metrics, update_only_changed=update_only_changed, guard=guard, attempt=attempt
     )
-    return command.run_merge()

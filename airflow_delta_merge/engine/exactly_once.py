@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How often a merge is computed and its commit tried before other writers' commits make it fail.
-MAX_COMMIT_ATTEMPTS = 5
 # Before the second attempt a random part of the first, before each later one of twice as much, up to the last.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
 _SESSION_TRANSACTION = "spark.databricks.delta.write.txnVersion"

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
-from airflow_delta_merge.engine.output import clause_number, inserted_column
+from airflow_delta_merge.engine.output import clause_number, column_of_clause
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
@@ -77,7 +77,8 @@ def inserted_rows(
     clauses = merge.insert_clauses
     number = F.col(merge.names.clause)
     numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
-    values = [inserted_column(position, clauses, number) for position in range(len(merge.statement.column_names))]
+    numbers, width = range(1, len(clauses) + 1), len(merge.statement.column_names)
+    values = [column_of_clause(position, clauses, numbers, number) for position in range(width)]
     values += [F.lit(None).cast("bigint") for _ in tracking]
     if not change_data:
         return numbered.select(*merge.output_columns(values, tracking))

@@ -78,8 +78,12 @@ class MergeContext:
         """The clauses that act on target rows, in the order of their numbers."""
         return self.clauses_of("matched", "not matched by source")
 
+    def clauses_that(self, action: str) -> list[ResolvedClause]:
+        """The clauses that act on target rows in this way: update or delete."""
+        return [clause for clause in self.target_clauses if clause.action == action]
+
     def numbers_of(self, action: str) -> list[int]:
-        """The numbers of the clauses that act on target rows in this way: update or delete."""
+        """The numbers of :meth:`clauses_that`."""
         return [number for number, clause in enumerate(self.target_clauses, start=1) if clause.action == action]
 
     @property

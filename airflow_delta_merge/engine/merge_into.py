@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
@@ -254,23 +254,10 @@ class MergeIntoCommand:
 
     def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
         values = self._metrics.values
-        changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
         return MergePlan(
-            table=self._statement.table_name(),
-            version_read=self._version_read,
-            executor=self._executor,
-            executor_reason=self._reason,
+            **self._counts(),
             num_source_rows=values["numSourceRows"],
-            num_affected_rows=sum(changed),
-            num_updated_rows=changed[0],
-            num_deleted_rows=changed[1],
-            num_inserted_rows=changed[2],
             num_copied_rows=values["numTargetRowsCopied"],
-            num_files_before_skipping=values["numTargetFilesBeforeSkipping"],
-            num_bytes_before_skipping=values["numTargetBytesBeforeSkipping"],
-            num_candidate_files=values["numTargetFilesAfterSkipping"],
-            num_candidate_bytes=values["numTargetBytesAfterSkipping"],
-            num_touched_files=self._touched,
             num_touched_bytes=touched_bytes,
             spark_plans={name: self._gateway.explained(rows) for name, rows in explained.items()},
         )
@@ -278,22 +265,9 @@ class MergeIntoCommand:
     def _result(self) -> MergeResult:
         """What was done, with all metrics."""
         values = self._metrics.values
-        changed = [values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
         return MergeResult(
-            table=self._statement.table_name(),
-            version_read=self._version_read,
+            **self._counts(),
             version=self._version,
-            executor=self._executor,
-            executor_reason=self._reason,
-            num_affected_rows=sum(changed),
-            num_updated_rows=changed[0],
-            num_deleted_rows=changed[1],
-            num_inserted_rows=changed[2],
-            num_files_before_skipping=values["numTargetFilesBeforeSkipping"],
-            num_bytes_before_skipping=values["numTargetBytesBeforeSkipping"],
-            num_candidate_files=values["numTargetFilesAfterSkipping"],
-            num_candidate_bytes=values["numTargetBytesAfterSkipping"],
-            num_touched_files=self._touched,
             num_removed_files=values["numTargetFilesRemoved"],
             num_removed_bytes=values["numTargetBytesRemoved"],
             num_added_files=values["numTargetFilesAdded"],
@@ -307,3 +281,23 @@ class MergeIntoCommand:
             durations_ms=dict(self._metrics.durations_ms),
             num_commit_attempts=self._attempt,
         )
+
+    def _counts(self) -> dict[str, Any]:
+        """What a plan and a result tell alike."""
+        values = self._metrics.values
+        updated, deleted, inserted = (values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
+        return {
+            "table": self._statement.table_name(),
+            "version_read": self._version_read,
+            "executor": self._executor,
+            "executor_reason": self._reason,
+            "num_affected_rows": updated + deleted + inserted,
+            "num_updated_rows": updated,
+            "num_deleted_rows": deleted,
+            "num_inserted_rows": inserted,
+            "num_files_before_skipping": values["numTargetFilesBeforeSkipping"],
+            "num_bytes_before_skipping": values["numTargetBytesBeforeSkipping"],
+            "num_candidate_files": values["numTargetFilesAfterSkipping"],
+            "num_candidate_bytes": values["numTargetBytesAfterSkipping"],
+            "num_touched_files": self._touched,
+        }

@@ -97,12 +97,17 @@ def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
     return kind
 
 
-def inserted_column(position: int, clauses: Sequence[ResolvedClause], number: Column) -> Column:
-    """One column of an inserted row; rows that no clause takes must have been filtered out.
+def column_of_clause(
+    position: int, clauses: Sequence[ResolvedClause], numbers: Sequence[int], number: Column
+) -> Column:
+    """One column of a row that is made by one of some clauses; rows that none of them takes must have been left out.
 
-    :param clauses: the insert clauses, in the order of their numbers.
+    :param position: the column's position in the final schema.
+    :param clauses: at least one clause that inserts or updates.
+    :param numbers: their numbers.
+    :param number: the number of the clause that takes the row.
     """
     value = clauses[-1].values[position]
-    for index in range(len(clauses) - 1, 0, -1):
-        value = F.when(number == F.lit(index), clauses[index - 1].values[position]).otherwise(value)
+    for clause, its_number in reversed(list(zip(clauses[:-1], numbers, strict=False))):
+        value = F.when(number == F.lit(its_number), clause.values[position]).otherwise(value)
     return value

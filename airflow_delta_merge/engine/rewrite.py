@@ -10,7 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
-from airflow_delta_merge.engine.output import change_type, only_changes, target_row_clause, updated_column
+from airflow_delta_merge.engine.output import (
+    change_type,
+    column_of_clause,
+    only_changes,
+    target_row_clause,
+    updated_column,
+)
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ def updates_need_only_the_source(merge: MergeContext) -> bool:
         return False
     if merge.transaction.target.tracks_rows or merge.transaction.writes_change_data:
         return False
-    updates = [clause for clause in merge.target_clauses if clause.action == "update"]
+    updates = merge.clauses_that("update")
     # A row that no source row matches has its new version from nowhere, be it all constants.
     return bool(updates) and all(clause.kind == "matched" and clause.needs_only_the_source for clause in updates)
 
@@ -81,21 +87,16 @@ def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
 
     :return: columns of the final schema.
     """
-    names, updates = merge.names, merge.numbers_of("update")
-    matched = touched.matches.filter(F.col("clause").isin(updates)).select(
+    names, numbers = merge.names, merge.numbers_of("update")
+    matched = touched.matches.filter(F.col("clause").isin(numbers)).select(
         F.col(names.matched_row_id), F.col("clause").alias(names.clause)
     )
     same = F.col(names.source_row_id) == F.col(names.matched_row_id)
     # The source first: Spark gives a relation that it meets a second time new attributes.
     joined = merge.source.for_join().join(matched, same, "inner")
+    clauses, width = merge.clauses_that("update"), len(merge.statement.column_names)
     number = F.col(names.clause)
-    clauses = [clause for clause in merge.target_clauses if clause.action == "update"]
-    values = []
-    for position in range(len(merge.statement.column_names)):
-        value = clauses[-1].values[position]
-        for index, clause in reversed(list(zip(updates, clauses, strict=True))[:-1]):
-            value = F.when(number == F.lit(index), clause.values[position]).otherwise(value)
-        values.append(value)
+    values = [column_of_clause(position, clauses, numbers, number) for position in range(width)]
     return joined.select(*merge.output_columns(values, []))
 
 

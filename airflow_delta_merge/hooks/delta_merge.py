@@ -15,6 +15,7 @@ from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Staging, staged
+from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.merge_plan import MergePlan
@@ -22,7 +23,6 @@ from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
-    from airflow_delta_merge.identity import MergeIdentity
 
 
 class DeltaMergeHook(BaseHook):
@@ -91,7 +91,11 @@ class DeltaMergeHook(BaseHook):
         """There is nothing to connect to: each merge starts a Spark application of its own."""
 
     def merge(
-        self, config: MergeConfig, *, identity: MergeIdentity | None = None, max_commit_attempts: int = 5
+        self,
+        config: MergeConfig,
+        *,
+        identity: MergeIdentity | None = None,
+        max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
     ) -> MergeResult:
         """Run one merge to its end.
 
@@ -211,12 +215,13 @@ def _local_cores(master: str) -> int:
 
 def _read_json(staging: Staging) -> dict[str, Any] | None:
     try:
-        outcome = json.loads(staging.result.read_text(encoding="utf-8"))
+        outcome: Any = json.loads(staging.result.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
-    kinds = ("error", "result", "plan")
-    if not isinstance(outcome, dict) or not any(isinstance(outcome.get(kind), dict) for kind in kinds):
-        raise MergeResultError("The job's result file holds neither a result nor an error.")
-    return outcome
+    if isinstance(outcome, dict):
+        told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
+        if told and isinstance(told[0], dict):
+            return outcome
+    raise MergeResultError("The job's result file holds neither a result nor an error.")

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.operators.secrets import mask_secrets
 from airflow_delta_merge.operators.templates import check_at_parse, to_plain
 
@@ -104,7 +105,7 @@ class DeltaMergeOperator(BaseOperator):
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
         exactly_once: bool = True,
-        max_commit_attempts: int = 5,
+        max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         conn_id: str = "spark_default",
         conf: Mapping[str, Any] | None = None,
         jars: str | None = None,

@@ -6,12 +6,14 @@ Knows no checkpoints, which tables of fewer than ten commits don't have.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Action = dict[str, Any]
+#: A data file's path and its deletion vector.
+FileKey = tuple[str, str]
 
 
 @dataclass
@@ -22,7 +24,7 @@ class DeltaTableLog:
     protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
     domains: dict[str, str] = field(default_factory=dict)
-    files: dict[tuple[str, str], Action] = field(default_factory=dict)
+    files: dict[FileKey, Action] = field(default_factory=dict)
 
     @classmethod
     def read(cls, table: Path) -> DeltaTableLog:
@@ -63,29 +65,23 @@ class DeltaTableLog:
         return self.metadata["configuration"].get(table_property, "false") == "true"
 
     @property
-    def paths(self) -> set[str]:
-        """The files, as the log names them."""
-        return {add["path"] for add in self.files.values()}
-
-    @property
     def row_count(self) -> int | None:
         """The rows by the files' statistics; None if a file has none."""
-        return self.row_count_of(self.paths)
+        return self.row_count_of(self.files)
 
-    def row_count_of(self, paths: set[str]) -> int | None:
+    def row_count_of(self, files: Collection[FileKey]) -> int | None:
         """The rows of these files by their statistics; None if one has none."""
         count = 0
-        for add in self.files.values():
+        for key in files:
+            add = self.files[key]
             stats = json.loads(add.get("stats") or "{}")
-            if add["path"] not in paths:
-                continue
             if "numRecords" not in stats:
                 return None
             count += stats["numRecords"] - (add.get("deletionVector") or {}).get("cardinality", 0)
         return count
 
 
-def _file_key(action: Action) -> tuple[str, str]:
+def _file_key(action: Action) -> FileKey:
     vector = action.get("deletionVector") or {}
     return action["path"], f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}"
 

@@ -6,8 +6,8 @@ import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,8 @@ from tests.differential.log_differences import (
 )
 from tests.differential.meanwhile import Meanwhile
 from tests.differential.outcome import Outcome
-from tests.differential.plain_rows import can_read_plainly, read_plainly
+from tests.differential.plain_rows import can_read_plainly, read_changes_plainly, read_plainly
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +115,7 @@ class Harness:
         def fill(sql: str) -> str:
             return sql.replace("{s}", source).replace("{t}", table).replace("{path}", str(path))
 
-        with self.settings(case.confs):
+        with session_settings(self.spark, case.confs):
             for statement in case.before:
                 self.spark.sql(fill(statement)).collect()
             before = DeltaTableLog.read(path)
@@ -153,25 +154,11 @@ class Harness:
         hadoop_path = jvm.org.apache.hadoop.fs.Path(str(path))
         jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self.spark._jsparkSession, hadoop_path)
 
-    @contextmanager
-    def settings(self, confs: Mapping[str, str]) -> Iterator[None]:
-        old = {name: self.spark.conf.get(name, None) for name in confs}
-        try:
-            for name, value in confs.items():
-                self.spark.conf.set(name, value)
-            yield
-        finally:
-            for name, value in old.items():
-                if value is None:
-                    self.spark.conf.unset(name)
-                else:
-                    self.spark.conf.set(name, value)
-
     def _template(self, table: Table) -> Path:
         """The folder of the table, built when it is asked for the first time."""
         if table not in self._templates:
             path = self.home / "templates" / str(next(self._numbers))
-            with self.settings(dict(table.confs)):
+            with session_settings(self.spark, dict(table.confs)):
                 for statement in table.statements:
                     self.spark.sql(statement.replace("{t}", f"delta.`{path}`")).collect()
             if table.edits:
@@ -224,7 +211,7 @@ class Harness:
     def _row_differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
         if can_read_plainly(builtin.after) and can_read_plainly(ours.after):
             # Files that neither engine touched are the same.
-            common = builtin.after.paths & ours.after.paths
+            common = builtin.after.files.keys() & ours.after.files.keys()
             bags = tuple(read_plainly(o.path, o.after, skip=common, without=case.without) for o in (builtin, ours))
             untouched = ours.after.row_count_of(common) or 0
         else:
@@ -242,6 +229,15 @@ class Harness:
         return rows
 
     def _change_differences(self, case: Case, builtin: Outcome, ours: Outcome) -> Iterator[str]:
+        if can_read_plainly(builtin.after) and can_read_plainly(ours.after):
+            plain = [
+                read_changes_plainly(o.path, o.after, since=o.before.version, without=case.without)
+                for o in (builtin, ours)
+            ]
+            if plain[0] is not None and plain[1] is not None:
+                yield from _bag_differences("change data", plain[0], plain[1])
+                return
+
         def read(outcome: Outcome) -> DataFrame:
             changes = self.spark.read.format("delta").option("readChangeFeed", "true")
             changes = changes.option("startingVersion", outcome.before.version + 1)

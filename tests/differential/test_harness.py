@@ -23,7 +23,7 @@ AMBIGUOUS = Case(
     source="VALUES (2, 'x', 1), (2, 'y', 2) AS s(id, name, age)",
     fails="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
 )
-Engine = Callable[["SparkSession", str], MergeResult]
+Engine = Callable[..., MergeResult]
 
 
 def _result(**changes: int) -> MergeResult:
@@ -43,7 +43,7 @@ def _altered(*replacement: str, **changes: int) -> Engine:
     return merge_sql
 
 
-def _does_nothing(spark: SparkSession, statement: str) -> MergeResult:
+def _does_nothing(spark: SparkSession, statement: str, *, max_commit_attempts: int) -> MergeResult:
     return _result(num_affected_rows=4, num_updated_rows=2, num_inserted_rows=2)
 
 

@@ -17,6 +17,7 @@ from airflow_delta_merge.config import MergeConfig, when_matched_update_all, whe
 from airflow_delta_merge.engine import merge, merge_sql
 from tests.differential.cases import PEOPLE, Case, Table
 from tests.differential.harness import Harness
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,7 +173,7 @@ def test_repartition_before_write(switch: str, spark: SparkSession, tmp_path: Pa
     for engine, run in (("ours", lambda statement: merge_sql(spark, statement)), ("builtin", spark.sql)):
         path = tmp_path / engine
         spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)")
-        with engines.settings(confs):
+        with session_settings(engines.spark, confs):
             run(f"MERGE INTO delta.`{path}` t USING (SELECT id, id % 3 AS p FROM range(0, 60, 1, 2)) s "
                 "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
         files[engine] = len(list(path.glob("p=*/*.parquet")))

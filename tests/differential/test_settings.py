@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.exceptions import MergeConfigError
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,13 +22,8 @@ SOURCE = "SELECT id, 'new' AS v FROM VALUES (3L), (35L) AS s(id)"
 UPDATE = f"MERGE INTO {{t}} t USING ({SOURCE}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
 
 
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    spark.conf.set(f"spark.deltaMerge.{name}", value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(f"spark.deltaMerge.{name}")
+def setting(spark: SparkSession, name: str, value: str) -> AbstractContextManager[None]:
+    return session_settings(spark, {f"spark.deltaMerge.{name}": value})
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.merge_into import OWN_REASON
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,14 +70,14 @@ def test_a_source_that_delta_trusts_is_kept_for_this_engines_own_reason(
 def test_deltas_reason_is_told_for_a_source_of_plain_files(
     spark: SparkSession, table: str, parquet_source: str, settings: dict[str, str], reason: str
 ) -> None:
-    with set_in(spark, settings):
+    with session_settings(spark, settings):
         result = merge_sql(spark, MERGE.format(t=table, s=parquet_source))
     assert result.source_materialization_reason == reason
     assert rows(spark, table) == MERGED
 
 
 def test_the_storage_level_is_the_sessions(spark: SparkSession, table: str, delta_source: str) -> None:
-    with set_in(spark, {f"{SETTING}.rddStorageLevel": "disk_only"}):
+    with session_settings(spark, {f"{SETTING}.rddStorageLevel": "disk_only"}):
         result = merge_sql(spark, MERGE.format(t=table, s=delta_source))
     assert result.source_storage_level == "DISK_ONLY"
 
@@ -117,18 +118,3 @@ def lose_the_source(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, *, tim
 
     monkeypatch.setattr(ClassicMergeExecutor, "find_touched_files", find_touched_files)
     return lost
-
-
-class set_in:
-    """Session settings for a block."""
-
-    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
-        self._conf, self._settings = spark.conf, settings
-
-    def __enter__(self) -> None:
-        for name, value in self._settings.items():
-            self._conf.set(name, value)
-
-    def __exit__(self, *_: object) -> None:
-        for name in self._settings:
-            self._conf.unset(name)

@@ -144,7 +144,7 @@ def _value(draw: st.DrawFn, column: Column, sides: tuple[str, ...]) -> str:
 
 
 def _sets(draw: st.DrawFn, columns: list[Column], sides: tuple[str, ...]) -> list[tuple[str, str]]:
-    chosen = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True))
+    chosen = draw(st.lists(st.sampled_from(columns), min_size=1, unique=True))
     return [(c.name, _value(draw, c, sides)) for c in chosen]
 
 

@@ -39,7 +39,11 @@ def test_both_engines_agree_on_made_up_statements(engines: Harness, request: pyt
     @given(some=cases())
     def agree(some: list[Case]) -> None:
         for case in some:
-            outcomes[engines.check_anything(case)] += 1
+            try:
+                outcomes[engines.check_anything(case)] += 1
+            except BaseException as failure:
+                print(f"fuzz: {failure}", flush=True)  # hypothesis tells of it when it is shrunk, in some minutes
+                raise
         if outcomes.total() % 100 == 0:
             print(f"fuzz: {outcomes.total()} statements", flush=True)
         engines.forget(some[0].table)

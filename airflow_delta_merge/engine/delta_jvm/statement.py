@@ -28,7 +28,7 @@ class ResolvedClause:
     :param condition: its boolean condition over source and target, or None.
     :param values: the new row's columns in the order of the table's final schema; empty for deletes.
     :param changes: for updates, whether each of ``values`` differs from the column it replaces.
-    :param needs_only_the_source: whether ``values`` mention no column of the target.
+    :param needs_only_the_source: for updates, whether ``values`` mention no column of the target.
     """
 
     kind: ClauseKind
@@ -147,6 +147,8 @@ class ResolvedMerge:
             return ResolvedClause(kind, action, column)
         expressions = [resolved.expr() for resolved in scala_list(clause.resolvedActions())]
         values = tuple(self._gateway.column(expression) for expression in expressions)
+        if action == "insert":
+            return ResolvedClause(kind, action, column, values)
         pairs = zip(expressions, self._copies, strict=True)
         changes = tuple(not expression.semanticEquals(copy.child()) for expression, copy in pairs)
         source = self.command.source().outputSet()
