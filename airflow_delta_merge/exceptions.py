@@ -34,5 +34,13 @@ class MergeConflictError(MergeExecutionError):
     """Other writers' commits conflicted with this merge's, in each attempt it was allowed; nothing was committed."""
 
 
+class MergeGuardError(MergeExecutionError):
+    """The merge would have overstepped a bound that its caller set; nothing was committed."""
+
+
+class EmptySourceError(MergeGuardError):
+    """The source has no rows, where its caller wants no merge of none; nothing was committed."""
+
+
 class MergeResultError(DeltaMergeError, ValueError):
     """A result read back from a file, XCom or the Delta log is not one this version understands."""

@@ -19,16 +19,19 @@ from airflow_delta_merge.config.clauses import (
     when_not_matched_insert,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.config.merge_config import CONFIG_VERSION, MergeConfig
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 
 __all__ = [
     "CONFIG_VERSION",
+    "GUARDED_COUNTS",
     "ClauseAction",
     "ClauseKind",
     "MergeClause",
     "MergeConfig",
+    "MergeGuards",
     "MergeSource",
     "MergeTarget",
     "SourceDedupe",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, require_text
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
+from airflow_delta_merge.config.guards import MergeGuards
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -34,6 +35,7 @@ class MergeConfig:
         :class:`SourceDedupe` or what :meth:`SourceDedupe.of` reads; by default none is left out.
     :param update_only_changed: rows that an update clause takes but would leave as they are, are neither written
         nor counted.
+    :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
     :raises MergeConfigError: when any of it can't be meant so.
     """
 
@@ -47,12 +49,14 @@ class MergeConfig:
     with_schema_evolution: bool = False
     source_dedupe: SourceDedupe | None = None
     update_only_changed: bool = False
+    guards: MergeGuards = field(default_factory=MergeGuards)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", MergeTarget.of(self.target))
         object.__setattr__(self, "source", MergeSource.of(self.source))
         object.__setattr__(self, "on", _check_on(self.on, self.null_safe))
         object.__setattr__(self, "clauses", _check_clauses(self.clauses))
+        object.__setattr__(self, "guards", MergeGuards.of(self.guards))
         self._check_options()
         for alias in (self.target_alias, self.source_alias):
             require_text(alias, "an alias")
@@ -127,6 +131,7 @@ class MergeConfig:
             "with_schema_evolution": self.with_schema_evolution,
             "source_dedupe": None if self.source_dedupe is None else self.source_dedupe.to_dict(),
             "update_only_changed": self.update_only_changed,
+            "guards": self.guards.to_dict(),
         }
 
     @classmethod
@@ -136,7 +141,7 @@ class MergeConfig:
         :raises MergeConfigError: for unknown keys, another version, or a config that can't be meant so.
         """
         required = ("target", "source", "on", "clauses")
-        optional = tuple(field.name for field in fields(cls) if field.name not in required)
+        optional = tuple(each.name for each in fields(cls) if each.name not in required)
         check_keys(data, "config", required=required, optional=("version", *optional))
         if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
             raise MergeConfigError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.config import MergeConfig, MergeGuards
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
-from airflow_delta_merge.engine.merge_into import MergeIntoCommand
+from airflow_delta_merge.engine.merge_into import NO_GUARDS, MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.merge_plan import MergePlan
@@ -34,17 +34,23 @@ def merge(
     :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
         from the table and the source as they are then.
     :raises MergeConfigError: when an expression or the query of the config is not one.
+    :raises MergeGuardError: when the merge would overstep one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
     gateway = Gateway(spark)
-    guard = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
+    once = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
     with statements_of(gateway, config) as statement:
         return until_committed(
             gateway,
             lambda attempt: _command(
-                gateway, statement(), guard=guard, attempt=attempt, update_only_changed=config.update_only_changed
+                gateway,
+                statement(),
+                once=once,
+                attempt=attempt,
+                update_only_changed=config.update_only_changed,
+                guards=config.guards,
             ).run_merge(),
             max_commit_attempts,
         )
@@ -68,10 +74,10 @@ def merge_sql(
         the table is as it was.
     """
     gateway = Gateway(spark)
-    guard = None if identity is None else ExactlyOnce(identity, digest(statement))
+    once = None if identity is None else ExactlyOnce(identity, digest(statement))
     return until_committed(
         gateway,
-        lambda attempt: _command(gateway, statement, guard=guard, attempt=attempt).run_merge(),
+        lambda attempt: _command(gateway, statement, once=once, attempt=attempt).run_merge(),
         max_commit_attempts,
     )
 
@@ -97,14 +103,21 @@ def _command(
     gateway: Gateway,
     statement: str,
     *,
-    guard: ExactlyOnce | None = None,
+    once: ExactlyOnce | None = None,
     attempt: int = 1,
     update_only_changed: bool = False,
+    guards: MergeGuards = NO_GUARDS,
 ) -> MergeIntoCommand:
     metrics = MergeMetrics()
     with metrics.phase("resolve"):
         resolved = ResolvedMerge(gateway, statement)
         metrics.bind(resolved.sql_metrics())
     return MergeIntoCommand(
-        gateway, resolved, metrics, update_only_changed=update_only_changed, guard=guard, attempt=attempt
+        gateway,
+        resolved,
+        metrics,
+        update_only_changed=update_only_changed,
+        guards=guards,
+        once=once,
+        attempt=attempt,
     )

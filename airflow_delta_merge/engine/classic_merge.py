@@ -130,10 +130,11 @@ class ClassicMergeExecutor:
     def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
         """Write the new versions of rows and what is inserted, and take the old versions out.
 
+        The metrics of :meth:`count_rows` must have been set.
+
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
         merge = self._merge
-        self.count_rows(touched)
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             added = self._write_rows(touched)
             if self._deletion_vectors:

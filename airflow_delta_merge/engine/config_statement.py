@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
+from airflow_delta_merge.engine.guards import require_guards
 from airflow_delta_merge.identifiers import quote_identifier
 
 
@@ -43,6 +44,7 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
             )
     if config.source.query is not None:
         require_query(gateway, config.source.query)
+    require_guards(gateway, config.guards)
 
 
 @contextmanager

@@ -22,21 +22,12 @@ class InsertOnlyMergeExecutor:
     1. Prune: only files whose rows the source's keys can equal are searched.
     2. Anti join: source rows with a match in those files are left out. A small source is broadcast to find its
        matched rows, so that the target is never shuffled; without a candidate file there is no join at all.
-    3. Write: the rows that an insert clause takes are appended.
+    3. Write (:func:`write_inserts`): the rows that an insert clause takes are appended.
     """
 
     def __init__(self, merge: MergeContext) -> None:
         self._merge = merge
         self.reason = ""
-
-    def write_only_inserts(self) -> JavaObject:
-        """Search the candidate files and append what matches nothing.
-
-        :return: JVM sequence of the added files.
-        """
-        unmatched = self.find_unmatched()
-        with self._merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            return write_inserts(self._merge, unmatched)
 
     def find_unmatched(self) -> DataFrame:
         """The source rows that match no row of the candidate files."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta_merge.config import MergeGuards
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
     Gateway,
@@ -17,6 +18,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
     without_call_sites,
 )
+from airflow_delta_merge.engine.guards import check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -38,6 +40,9 @@ _log = logging.getLogger(__name__)
 #: Spark's condition for a part of the materialized source that is gone.
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
+#: No bounds on what a merge does.
+NO_GUARDS = MergeGuards()
+
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
@@ -58,7 +63,8 @@ class MergeIntoCommand:
     :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
-    :param guard: sees to it that the merge is committed once, if its caller said who it is.
+    :param guards: bounds on what it does.
+    :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
     """
 
@@ -69,13 +75,15 @@ class MergeIntoCommand:
         metrics: MergeMetrics,
         *,
         update_only_changed: bool,
-        guard: ExactlyOnce | None = None,
+        guards: MergeGuards = NO_GUARDS,
+        once: ExactlyOnce | None = None,
         attempt: int = 1,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._metrics = metrics
-        self._guard = guard
+        self._guards = guards
+        self._once = once
         self._attempt = attempt
         self._recorded: MergeResult | None = None
         self._update_only_changed = update_only_changed
@@ -122,8 +130,8 @@ class MergeIntoCommand:
 
     def _run_attempt(self) -> None:
         with self._transaction() as transaction:
-            if self._guard is not None:
-                self._recorded = self._guard.recorded_result(transaction, self._statement.table_name())
+            if self._once is not None:
+                self._recorded = self._once.recorded_result(transaction, self._statement.table_name())
                 if self._recorded is not None:
                     return
             if transaction.has_been_executed():
@@ -176,6 +184,7 @@ class MergeIntoCommand:
                 broadcast_bytes=settings.broadcast_bytes,
             )
         try:
+            check_source(self._guards, source.num_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
                 search = choose_files(self._statement, transaction, keys, source, settings)
@@ -196,10 +205,10 @@ class MergeIntoCommand:
             source.release()
 
     def _commit(self, context: MergeContext, actions: JavaObject) -> int | None:
-        if self._guard is None:
+        if self._once is None:
             return context.write.commit(actions)
-        record = self._guard.record(self._result(), context.transaction.session_user_metadata)
-        return context.write.commit(actions, application=self._guard.application, user_metadata=record)
+        record = self._once.record(self._result(), context.transaction.session_user_metadata)
+        return context.write.commit(actions, application=self._once.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
@@ -208,14 +217,24 @@ class MergeIntoCommand:
         """Run the executor that fits; give the file actions to commit."""
         if self._inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
-            added = inserts.write_only_inserts()
+            unmatched = inserts.find_unmatched()
+            check_guards(context, self._guards, lambda: inserted_rows(context, unmatched), files=0, num_bytes=0)
             self._executor, self._reason = type(inserts).__name__, inserts.reason
-            return added
+            with context.metrics.phase("rewrite", "rewriteTimeMs"):
+                return write_inserts(context, unmatched)
         classic = ClassicMergeExecutor(context)
         self._executor = type(classic).__name__
         touched = classic.find_touched_files()
         try:
             self._touched, self._reason = touched.files.count, classic.told(touched)
+            classic.count_rows(touched)
+            check_guards(
+                context,
+                self._guards,
+                lambda: inserted_rows(context, classic.unmatched_rows(touched)),
+                files=touched.files.count,
+                num_bytes=touched.files.num_bytes,
+            )
             if touched.files.count:
                 return classic.write_all_changes(touched)
             if not context.insert_clauses:

@@ -24,7 +24,7 @@ _ADVICE = {
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
 }
-_LASTING_TYPES = ("MergeConfigError", "NotImplementedError", "StaleMergeError")
+_LASTING_TYPES = ("MergeConfigError", "NotImplementedError", "StaleMergeError", "MergeGuardError", "EmptySourceError")
 
 
 class DeltaMergeException(AirflowException):
@@ -45,6 +45,10 @@ class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
     """A merge failed in a way that another try cannot cure, so Airflow doesn't make one."""
 
 
+class EmptySourceException(DeltaMergeFailException):
+    """The source has no rows, where the merge's guards want no merge of none."""
+
+
 def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     """The Airflow error for the ``error`` part of a job's result file."""
     condition, sql_state = error.get("condition"), error.get("sql_state")
@@ -52,6 +56,8 @@ def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     suffix = f" [{condition}]" if condition and condition not in message else ""
     advice = next((text for start, text in _ADVICE.items() if str(condition).startswith(start)), "")
     cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
+    if error.get("type") == "EmptySourceError":
+        cls = EmptySourceException
     return cls(
         f"The merge into {target} failed: {message}{suffix} {advice}".rstrip(), condition=condition, sql_state=sql_state
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
 from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -49,6 +49,13 @@ class DeltaMergeOperator(BaseOperator):
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
         by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
+    :param fail_if: bounds on what the merge does, looked at when it is known exactly and nothing is written yet; one
+        that is overstepped fails the task with its numbers and without retries. A dict of greatest values
+        (``{"deleted_fraction": 0.2, "num_inserted_rows": 1_000_000}``) or a list of SQL conditions over
+        :data:`~airflow_delta_merge.config.GUARDED_COUNTS`
+        (``["num_deleted_rows > 100 AND deleted_fraction > 0.2"]``). (templated)
+    :param on_empty_source: what a source without rows means: ``merge`` as ever, ``skip`` (the task is skipped) or
+        ``fail``. (templated)
     :param exactly_once: whether the table shall hold each intended execution of this task once, however often it is
         tried: a try finds in the table's log what an earlier one has committed, returns its result and does nothing;
         one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
@@ -78,6 +85,8 @@ class DeltaMergeOperator(BaseOperator):
         "target_alias",
         "source_alias",
         "source_dedupe",
+        "fail_if",
+        "on_empty_source",
         "conf",
         "jars",
         "packages",
@@ -104,6 +113,8 @@ class DeltaMergeOperator(BaseOperator):
         with_schema_evolution: bool = False,
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
+        fail_if: Mapping[str, float | str] | Sequence[str] = (),
+        on_empty_source: str = "merge",
         exactly_once: bool = True,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         conn_id: str = "spark_default",
@@ -132,6 +143,8 @@ class DeltaMergeOperator(BaseOperator):
         self.with_schema_evolution = with_schema_evolution
         self.source_dedupe = to_plain(source_dedupe)
         self.update_only_changed = update_only_changed
+        self.fail_if = to_plain(fail_if)
+        self.on_empty_source = on_empty_source
         self.exactly_once = exactly_once
         self.max_commit_attempts = max_commit_attempts
         self.conn_id = conn_id
@@ -162,6 +175,7 @@ class DeltaMergeOperator(BaseOperator):
             "with_schema_evolution": self.with_schema_evolution,
             "source_dedupe": self.source_dedupe,
             "update_only_changed": self.update_only_changed,
+            "guards": {"fail_if": self.fail_if, "on_empty_source": self.on_empty_source},
         }
 
     def _merge_config(self) -> MergeConfig:
@@ -198,9 +212,19 @@ class DeltaMergeOperator(BaseOperator):
         config = self._merge_config()
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", config.to_sql())
-        result = self.hook.merge(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
+        result = self._merge(config, identity)
         self.log.info("%s", describe(result))
         return result.to_dict()
+
+    def _merge(self, config: MergeConfig, identity: MergeIdentity | None) -> MergeResult:
+        from airflow_delta_merge.hooks.errors import EmptySourceException
+
+        try:
+            return self.hook.merge(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
+        except EmptySourceException as error:
+            if config.guards.on_empty_source == "skip":
+                raise AirflowSkipException(str(error)) from error
+            raise
 
     def dry_run(self) -> None:
         """Log the statement and exactly what it would change; nothing is committed."""

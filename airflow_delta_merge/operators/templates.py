@@ -55,10 +55,26 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         name: _STAND_INS[name] if name in _STAND_INS and _holds_output(value) else _fill(value, numbers)
         for name, value in arguments.items()
     }
+    known["guards"] = _known_guards(arguments["guards"])
     if _is_template(arguments["on"]):
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     MergeConfig(**known)
+
+
+def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:
+    """The guards without those that hold templates or outputs."""
+    fail_if = guards["fail_if"]
+    if isinstance(fail_if, Mapping):
+        fail_if = {name: 0 if _is_unknown(value) else value for name, value in fail_if.items()}
+    elif isinstance(fail_if, list):
+        fail_if = [condition for condition in fail_if if not _is_unknown(condition)]
+    known = {**guards, "fail_if": fail_if}
+    return {name: value for name, value in known.items() if not _is_unknown(value)}
+
+
+def _is_unknown(value: Any) -> bool:
+    return _is_template(value) or _is_output(value)
 
 
 def _fill(value: Any, numbers: count[int]) -> Any:

@@ -8,14 +8,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.config import MergeConfig, MergeGuards, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -287,3 +288,26 @@ def test_a_dry_run_of_the_operator_logs_what_it_would_do(table: Path, capfd: pyt
 def test_a_dry_run_fails_as_the_merge_would(table: Path) -> None:
     with pytest.raises(DeltaMergeException, match="nowhere"):
         DeltaMergeHook(conf=SPARK).plan(config(table, "SELECT nowhere AS id, 'x' AS name"))
+
+
+def test_an_empty_source_skips_the_task_or_fails_it_without_retries(table: Path) -> None:
+    nothing = "SELECT 1 AS id, 'x' AS name WHERE 1 = 0"
+    for choice, outcome in (("skip", AirflowSkipException), ("fail", AirflowFailException)):
+        operator = DeltaMergeOperator(
+            task_id="merge",
+            target=str(table),
+            source=nothing,
+            on=["id"],
+            clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+            on_empty_source=choice,
+            exactly_once=False,
+            conf=SPARK,
+        )
+        with pytest.raises(outcome, match="The source has no rows, so nothing was merged"):
+            operator.execute({})  # type: ignore[typeddict-item]
+
+
+def test_a_guard_that_trips_fails_the_task_without_retries(table: Path) -> None:
+    error = failure(replace(config(table), guards=MergeGuards(fail_if=("num_inserted_rows > 0",))))
+    assert isinstance(error, AirflowFailException)
+    assert "by its guard num_inserted_rows > 0: num_inserted_rows is 1." in str(error)

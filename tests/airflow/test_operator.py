@@ -60,11 +60,21 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"clauses": [when_matched_delete(), when_matched_update_all()]}, "could never apply"),
         ({"target_alias": "s", "source_alias": "S"}, "same alias"),
         ({"source_alias": ""}, "some text for an alias"),
+        ({"fail_if": {"deleted_rows": 1}}, "'deleted_rows', which is none of: num_source_rows"),
+        ({"fail_if": {"deleted_fraction": "20 %"}}, "'20 %', which is no number"),
+        ({"fail_if": 7}, "list of SQL conditions, not 7"),
+        ({"on_empty_source": "ignore"}, "it can be: merge, skip, fail"),
     ],
 )
 def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
         operator(**changes)
+
+
+def test_guards_may_be_templates() -> None:
+    operator(fail_if={"deleted_fraction": "{{ params.most }}"}, on_empty_source="{{ params.empty }}")
+    with pytest.raises(MergeConfigError, match="none of"):
+        operator(fail_if={"deleted_rows": "{{ params.most }}"})
 
 
 def test_clause_of_dict_is_no_way_around_the_checks() -> None:

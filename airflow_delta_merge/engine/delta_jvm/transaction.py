@@ -133,6 +133,11 @@ class MergeTransaction:
         snapshot = self._transaction.snapshot()
         return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
 
+    def num_rows(self) -> int:
+        """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
+        rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
+        return rows if rows is not None else self._gateway.data_frame(self._command.target()).count()
+
     # Files
 
     def file_set(self, files: JavaObject) -> FileSet:

@@ -1,0 +1,87 @@
+"""When a merge shall rather fail than be committed: bounds on what it would do, checked before a row is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+
+#: What guards can look at: rows of source and target, rows that the merge would change, these as fractions of the
+#: target's rows (NULL for an empty target), and files.
+GUARDED_COUNTS = (
+    "num_source_rows",
+    "num_target_rows",
+    "num_affected_rows",
+    "num_updated_rows",
+    "num_deleted_rows",
+    "num_inserted_rows",
+    "num_touched_files",
+    "num_touched_bytes",
+    "affected_fraction",
+    "updated_fraction",
+    "deleted_fraction",
+    "inserted_fraction",
+)
+_ON_EMPTY_SOURCE = ("merge", "skip", "fail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeGuards:
+    """Bounds that a merge must keep to; it fails with its numbers, and commits nothing, when one is overstepped.
+
+    :param fail_if: SQL conditions over :data:`GUARDED_COUNTS`. A dict gives the greatest allowed values:
+        ``{"deleted_fraction": 0.2}`` is ``deleted_fraction > 0.2``.
+    :param on_empty_source: what a source without rows means: ``merge`` as ever (a by-source clause would take every
+        row of the target), ``skip`` the merge, or ``fail``.
+    """
+
+    fail_if: tuple[str, ...] = ()
+    on_empty_source: str = "merge"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fail_if", _conditions(self.fail_if))
+        if self.on_empty_source not in _ON_EMPTY_SOURCE:
+            raise MergeConfigError(
+                f"on_empty_source is {self.on_empty_source!r}; it can be: {', '.join(_ON_EMPTY_SOURCE)}."
+            )
+
+    @classmethod
+    def of(cls, value: MergeGuards | Mapping[str, Any]) -> MergeGuards:
+        """Read guards from a dict of the parameters."""
+        if isinstance(value, MergeGuards):
+            return value
+        if not isinstance(value, Mapping):
+            raise MergeConfigError(f"guards is a dict of fail_if and on_empty_source, not {type(value).__name__}.")
+        check_keys(value, "guards", optional=("fail_if", "on_empty_source"))
+        return cls(**value)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"fail_if": list(self.fail_if), "on_empty_source": self.on_empty_source}
+
+
+def _conditions(fail_if: Any) -> tuple[str, ...]:
+    if isinstance(fail_if, Mapping):
+        return tuple(_bound(name, value) for name, value in fail_if.items())
+    if isinstance(fail_if, str):
+        fail_if = (fail_if,)
+    if not isinstance(fail_if, Iterable):
+        raise MergeConfigError(
+            f'fail_if is a dict like {{"deleted_fraction": 0.2}} or a list of SQL conditions, not {fail_if!r}.'
+        )
+    return tuple(require_text(condition, "a condition in fail_if") for condition in fail_if)
+
+
+def _bound(name: Any, value: Any) -> str:
+    if name not in GUARDED_COUNTS:
+        raise MergeConfigError(f"fail_if names {name!r}, which is none of: {', '.join(GUARDED_COUNTS)}.")
+    try:
+        number = float(value)  # also of a template's text
+    except (TypeError, ValueError):
+        number = -1.0
+    if isinstance(value, bool) or not 0 <= number < math.inf:
+        raise MergeConfigError(f"fail_if allows {name} up to {value!r}, which is no number of 0 or more.")
+    return f"{name} > {int(number) if number.is_integer() else number}"

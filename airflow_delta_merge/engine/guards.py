@@ -1,0 +1,115 @@
+"""Guards: bounds on what a merge would do, looked at when that is known and nothing is written yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
+from airflow_delta_merge.engine.delta_jvm.statement import require_expression
+from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+_CHANGED = ("updated", "deleted", "inserted")
+
+
+def require_guards(gateway: Gateway, guards: MergeGuards) -> None:
+    """Check that each condition is a boolean expression over the counts.
+
+    :raises MergeConfigError: when one is not.
+    """
+    for condition in guards.fail_if:
+        require_expression(gateway, condition, f"guard {condition!r} in fail_if")
+        try:
+            kind = _one_row(gateway, dict.fromkeys(GUARDED_COUNTS, 1)).select(F.expr(condition)).schema[0].dataType
+        except PySparkException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise MergeConfigError(
+                f"The guard {condition!r} in fail_if is no condition over {', '.join(GUARDED_COUNTS)}: {reason}"
+            ) from error
+        if kind.simpleString() != "boolean":
+            raise MergeConfigError(f"The guard {condition!r} in fail_if is {kind.simpleString()}, not true or false.")
+
+
+def check_source(guards: MergeGuards, num_rows: int) -> None:
+    """Look at the source's rows, once it was read.
+
+    :raises EmptySourceError: when it has none and shall have some.
+    """
+    if num_rows == 0 and guards.on_empty_source != "merge":
+        raise EmptySourceError("The source has no rows, so nothing was merged (on_empty_source says so).")
+
+
+def check_guards(
+    merge: MergeContext, guards: MergeGuards, inserted: Callable[[], DataFrame], *, files: int, num_bytes: int
+) -> None:
+    """Look at what the merge would do; updated and deleted rows stand in its metrics by now.
+
+    Inserted rows and the target's rows are counted only if a guard mentions them.
+
+    :param inserted: gives the rows that would be inserted.
+    :param files: how many files would be touched.
+    :param num_bytes: their size.
+    :raises MergeGuardError: with the numbers, when a guard's condition is true.
+    """
+    if not guards.fail_if:
+        return
+    mentioned = {name for name in GUARDED_COUNTS if any(re.search(rf"(?i)\b{name}\b", g) for g in guards.fail_if)}
+    values = merge.metrics.values
+    counts: dict[str, float | None] = {
+        "num_source_rows": values["numSourceRows"],
+        "num_target_rows": 0,
+        "num_updated_rows": values["numTargetRowsUpdated"],
+        "num_deleted_rows": values["numTargetRowsDeleted"],
+        "num_inserted_rows": 0,
+        "num_touched_files": files,
+        "num_touched_bytes": num_bytes,
+    }
+    if merge.insert_clauses and any("inserted" in name or "affected" in name for name in mentioned):
+        counts["num_inserted_rows"] = inserted().count()
+    counts["num_affected_rows"] = sum(counts[f"num_{what}_rows"] or 0 for what in _CHANGED)
+    fractions = any(name.endswith("_fraction") for name in mentioned)
+    rows = merge.transaction.num_rows() if fractions or "num_target_rows" in mentioned else 0
+    counts["num_target_rows"] = rows
+    for what in (*_CHANGED, "affected"):
+        counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None
+    tripped = [guard for guard in guards.fail_if if _is_true(merge.gateway, guard, counts)]
+    if tripped:
+        numbers = ", ".join(f"{name} is {_told(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
+        raise MergeGuardError(
+            f"The merge was stopped before it wrote anything, by its guard {' and '.join(tripped)}: {numbers}. If that "
+            "is right for once, raise the bound in fail_if and clear the task."
+        )
+
+
+def _is_true(gateway: Gateway, condition: str, counts: dict[str, float | None]) -> bool:
+    try:
+        return bool(_one_row(gateway, counts).select(F.expr(condition)).collect()[0][0])
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MergeGuardError(
+            f"The guard {condition!r} in fail_if cannot be told, so nothing was merged: {reason}"
+        ) from error
+
+
+def _one_row(gateway: Gateway, counts: dict[str, float | None]) -> DataFrame:
+    values = [
+        F.lit(value).cast("double" if name.endswith("_fraction") else "bigint").alias(name)
+        for name, value in counts.items()
+    ]
+    return gateway.spark.sql("SELECT 1").select(*values)
+
+
+def _told(value: float | None) -> str:
+    if value is None:
+        return "unknown (the target is empty)"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
