@@ -19,6 +19,7 @@ from airflow_delta_merge.config.clauses import (
     when_not_matched_insert,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.config.merge_config import CONFIG_VERSION, MergeConfig
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
@@ -29,6 +30,7 @@ __all__ = [
     "GUARDED_COUNTS",
     "ClauseAction",
     "ClauseKind",
+    "CreateTable",
     "MergeClause",
     "MergeConfig",
     "MergeGuards",

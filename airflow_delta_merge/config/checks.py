@@ -24,6 +24,11 @@ def require_text(value: Any, what: str) -> str:
     return value
 
 
+def option_text(value: Any) -> str:
+    """An option's value as Spark reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def check_keys(
     data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> None:

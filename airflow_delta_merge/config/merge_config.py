@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, require_text
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
+from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import MergeGuards
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
@@ -35,6 +36,8 @@ class MergeConfig:
         :class:`SourceDedupe` or what :meth:`SourceDedupe.of` reads; by default none is left out.
     :param update_only_changed: rows that an update clause takes but would leave as they are, are neither written
         nor counted.
+    :param create_table: whether and how a missing target is made before, as :class:`CreateTable` or what
+        :meth:`CreateTable.of` reads.
     :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
     :raises MergeConfigError: when any of it can't be meant so.
     """
@@ -49,6 +52,7 @@ class MergeConfig:
     with_schema_evolution: bool = False
     source_dedupe: SourceDedupe | None = None
     update_only_changed: bool = False
+    create_table: CreateTable | None = None
     guards: MergeGuards = field(default_factory=MergeGuards)
 
     def __post_init__(self) -> None:
@@ -64,6 +68,8 @@ class MergeConfig:
             raise MergeConfigError(f"Target and source have the same alias {self.target_alias!r}; give them two.")
 
     def _check_options(self) -> None:
+        if self.create_table is not None:
+            object.__setattr__(self, "create_table", CreateTable.of(self.create_table))
         if self.source_dedupe is not None:
             object.__setattr__(self, "source_dedupe", SourceDedupe.of(self.source_dedupe))
             if isinstance(self.on, str):
@@ -131,6 +137,7 @@ class MergeConfig:
             "with_schema_evolution": self.with_schema_evolution,
             "source_dedupe": None if self.source_dedupe is None else self.source_dedupe.to_dict(),
             "update_only_changed": self.update_only_changed,
+            "create_table": None if self.create_table is None else self.create_table.to_dict(),
             "guards": self.guards.to_dict(),
         }
 

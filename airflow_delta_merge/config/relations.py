@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.checks import check_keys, option_text, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
 
@@ -85,7 +85,7 @@ class MergeSource:
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(self.paths))
         options = self.options.items() if isinstance(self.options, Mapping) else self.options
-        object.__setattr__(self, "options", tuple(sorted((str(k), _option_text(v)) for k, v in options)))
+        object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
         given = [self.query is not None, self.table is not None, bool(self.paths)]
         if sum(given) != 1:
             raise MergeConfigError("A merge source is either a query, a table or paths; give exactly one.")
@@ -182,7 +182,3 @@ def _is_path(text: str) -> bool:
 def _guess_format(path: str) -> str:
     name = path.rstrip("/").lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
     return next((fmt for suffix, fmt in _FORMAT_OF_SUFFIX.items() if name.endswith(suffix)), "delta")
-
-
-def _option_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -41,7 +41,7 @@ def merge(
     """
     gateway = Gateway(spark)
     once = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
-    with statements_of(gateway, config) as statement:
+    with statements_of(gateway, config, create=True) as statement:
         return until_committed(
             gateway,
             lambda attempt: _command(
@@ -86,7 +86,8 @@ def merge_sql(
 def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> MergePlan:
     """Count what a merge would do, row by row and file by file, without writing a file or committing.
 
-    It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase.
+    It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase. A
+    missing target is not made, so there is no plan for it.
 
     :param spark: as for :func:`merge`.
     :param explain: whether to tell Spark's physical plans too.
@@ -94,7 +95,7 @@ def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> 
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
     gateway = Gateway(spark)
-    with statements_of(gateway, config) as statement:
+    with statements_of(gateway, config, create=False) as statement:
         command = _command(gateway, statement(), update_only_changed=config.update_only_changed)
         return command.plan_merge(explain=explain)
 

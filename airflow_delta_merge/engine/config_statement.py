@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.engine.create_table import create_if_missing
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
@@ -14,15 +15,18 @@ from airflow_delta_merge.identifiers import quote_identifier
 
 
 @contextmanager
-def statements_of(gateway: Gateway, config: MergeConfig) -> Iterator[Callable[[], str]]:
+def statements_of(gateway: Gateway, config: MergeConfig, *, create: bool) -> Iterator[Callable[[], str]]:
     """A function that gives the MERGE statement for the table as it is then.
 
     The statement may refer to a temporary view that is there only inside.
 
+    :param create: whether a missing target is made, if the config says how.
     :raises MergeConfigError: when an expression or the query of the config is not one.
     """
     _check_expressions(gateway, config)
     with _source_relation(gateway, config) as relation:
+        if create and config.create_table is not None:
+            create_if_missing(gateway, config.target, config.create_table, relation or config.source.to_sql())
         yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation)
 
 

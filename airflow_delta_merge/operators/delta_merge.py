@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
-from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
+from airflow_delta_merge.config import CreateTable, MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.operators.secrets import mask_secrets
@@ -49,6 +49,9 @@ class DeltaMergeOperator(BaseOperator):
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
         by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
+    :param create_table: whether a missing target is made, as an empty Delta table with the source's columns; or a dict
+        that says how: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
+        ``properties``. (templated)
     :param fail_if: bounds on what the merge does, looked at when it is known exactly and nothing is written yet; one
         that is overstepped fails the task with its numbers and without retries. A dict of greatest values
         (``{"deleted_fraction": 0.2, "num_inserted_rows": 1_000_000}``) or a list of SQL conditions over
@@ -85,6 +88,7 @@ class DeltaMergeOperator(BaseOperator):
         "target_alias",
         "source_alias",
         "source_dedupe",
+        "create_table",
         "fail_if",
         "on_empty_source",
         "conf",
@@ -113,6 +117,7 @@ class DeltaMergeOperator(BaseOperator):
         with_schema_evolution: bool = False,
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
+        create_table: CreateTable | Mapping[str, Any] | bool = False,
         fail_if: Mapping[str, float | str] | Sequence[str] = (),
         on_empty_source: str = "merge",
         exactly_once: bool = True,
@@ -143,6 +148,7 @@ class DeltaMergeOperator(BaseOperator):
         self.with_schema_evolution = with_schema_evolution
         self.source_dedupe = to_plain(source_dedupe)
         self.update_only_changed = update_only_changed
+        self.create_table = to_plain(create_table)
         self.fail_if = to_plain(fail_if)
         self.on_empty_source = on_empty_source
         self.exactly_once = exactly_once
@@ -175,6 +181,7 @@ class DeltaMergeOperator(BaseOperator):
             "with_schema_evolution": self.with_schema_evolution,
             "source_dedupe": self.source_dedupe,
             "update_only_changed": self.update_only_changed,
+            "create_table": self.create_table,
             "guards": {"fail_if": self.fail_if, "on_empty_source": self.on_empty_source},
         }
 

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
-from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
+from airflow_delta_merge.config import CreateTable, MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
@@ -22,6 +22,7 @@ _STAND_INS: dict[str, Any] = {
     "target_alias": "target",
     "source_alias": "source",
     "source_dedupe": None,
+    "create_table": None,
 }
 
 
@@ -31,7 +32,7 @@ class _HasDict(Protocol):
 
 def to_plain(value: Any) -> Any:
     """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates."""
-    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe)):
+    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable)):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
         return value

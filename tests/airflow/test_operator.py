@@ -63,12 +63,20 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"fail_if": {"deleted_rows": 1}}, "'deleted_rows', which is none of: num_source_rows"),
         ({"fail_if": {"deleted_fraction": "20 %"}}, "'20 %', which is no number"),
         ({"fail_if": 7}, "list of SQL conditions, not 7"),
+        ({"create_table": "yes"}, "create_table is True or a dict"),
+        ({"create_table": {"partitioned_by": ["a"], "cluster_by": ["b"]}}, "not both"),
         ({"on_empty_source": "ignore"}, "it can be: merge, skip, fail"),
     ],
 )
 def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
         operator(**changes)
+
+
+def test_how_a_table_is_made_may_be_templates() -> None:
+    operator(create_table={"partitioned_by": ["{{ params.by }}"], "properties": {"owner": "{{ dag.owner }}"}})
+    with pytest.raises(MergeConfigError, match="unknown keys: partition_by"):
+        operator(create_table={"partition_by": ["{{ params.by }}"]})
 
 
 def test_guards_may_be_templates() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from airflow_delta_merge.config import (
+    GUARDED_COUNTS,
     ClauseKind,
+    CreateTable,
     MergeClause,
     MergeConfig,
+    MergeGuards,
     MergeSource,
     MergeTarget,
     when_matched_delete,
@@ -70,6 +73,20 @@ CLAUSES = {
 }
 
 
+CREATE_TABLES = st.builds(
+    CreateTable,
+    columns=st.none() | NAME_PARTS,
+    cluster_by=st.lists(COLUMNS, max_size=2).map(tuple),
+    properties=st.dictionaries(NAME_PARTS, NAME_PARTS, max_size=2),
+)
+GUARDS = st.builds(
+    MergeGuards,
+    fail_if=st.lists(CONDITIONS, max_size=2).map(tuple)
+    | st.dictionaries(st.sampled_from(GUARDED_COUNTS), st.floats(0, 1e9) | st.integers(0, 10**9), max_size=2),
+    on_empty_source=st.sampled_from(["merge", "skip", "fail"]),
+)
+
+
 @st.composite
 def _clause_lists(draw: st.DrawFn) -> tuple[MergeClause, ...]:
     """One or more clauses in any order of kinds, each but the last of its kind with a condition."""
@@ -94,6 +111,8 @@ def _configs(draw: st.DrawFn) -> MergeConfig:
         target_alias=aliases[0],
         source_alias=aliases[1],
         with_schema_evolution=draw(st.booleans()),
+        create_table=draw(st.none() | CREATE_TABLES),
+        guards=draw(GUARDS),
     )
 
 

@@ -11,6 +11,7 @@ from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.tables import columns_from, columns_of, is_delta_path
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
@@ -23,6 +24,9 @@ __all__ = [
     "ResolvedClause",
     "ResolvedMerge",
     "TrackingColumn",
+    "columns_from",
+    "columns_of",
+    "is_delta_path",
     "raises_merge_errors",
     "shown_in_spark_ui",
     "without_call_sites",

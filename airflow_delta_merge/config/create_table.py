@@ -1,0 +1,78 @@
+"""What a target looks like that the merge makes when it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, column_names, option_text, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable:
+    """How to make the target as an empty Delta table when it isn't there.
+
+    :param columns: its columns as in ``CREATE TABLE``: ``"id BIGINT NOT NULL, name STRING"``; by default those of the
+        source, which may all be NULL.
+    :param partitioned_by: columns by whose values its files lie in folders.
+    :param cluster_by: columns by which Delta clusters it (liquid clustering).
+    :param properties: table properties as pairs of (name, value), e.g. ``delta.enableDeletionVectors``.
+    """
+
+    columns: str | None = None
+    partitioned_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            require_text(self.columns, "the columns in create_table")
+        for name in ("partitioned_by", "cluster_by"):
+            object.__setattr__(self, name, column_names(getattr(self, name), f"create_table's {name}"))
+        if self.partitioned_by and self.cluster_by:
+            raise MergeConfigError("A table is either partitioned_by or cluster_by, not both.")
+        properties = self.properties.items() if isinstance(self.properties, Mapping) else self.properties
+        object.__setattr__(self, "properties", tuple(sorted((str(k), option_text(v)) for k, v in properties)))
+
+    @classmethod
+    def of(cls, value: CreateTable | bool | Mapping[str, Any]) -> CreateTable | None:
+        """Read it from True (columns as in the source), False (don't make it) or a dict of the parameters."""
+        if isinstance(value, CreateTable):
+            return value
+        if isinstance(value, bool):
+            return cls() if value else None
+        if not isinstance(value, Mapping):
+            raise MergeConfigError(f"create_table is True or a dict, not {type(value).__name__}.")
+        check_keys(value, "create_table", optional=("columns", "partitioned_by", "cluster_by", "properties"))
+        return cls(**value)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "columns": self.columns,
+            "partitioned_by": list(self.partitioned_by),
+            "cluster_by": list(self.cluster_by),
+            "properties": dict(self.properties),
+        }
+
+    def to_sql(self, target: str, columns: str) -> str:
+        """The statement.
+
+        :param target: the table as SQL.
+        :param columns: its columns as SQL, quoted where they have to be.
+        """
+        lines = [f"CREATE TABLE IF NOT EXISTS {target} ({columns})", "USING delta"]
+        for clause, names in (("PARTITIONED BY", self.partitioned_by), ("CLUSTER BY", self.cluster_by)):
+            if names:
+                lines.append(f"{clause} ({', '.join(quote_multipart(parse_multipart(name)) for name in names)})")
+        if self.properties:
+            pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in self.properties)
+            lines.append(f"TBLPROPERTIES ({pairs})")
+        return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,34 @@
+"""Making the target where it is missing: an empty Delta table, committed before the merge begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.engine.delta_jvm import columns_from, columns_of, is_delta_path
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.config import CreateTable, MergeTarget
+    from airflow_delta_merge.engine.delta_jvm import Gateway
+
+
+def create_if_missing(gateway: Gateway, target: MergeTarget, table: CreateTable, source: str) -> None:
+    """Make the target unless it is there; when others make it at the same time, one of them does.
+
+    :param source: the source as a relation in SQL.
+    :raises MergeConfigError: when its columns are no columns.
+    """
+    if _exists(gateway, target):
+        return
+    gateway.spark.sql(table.to_sql(target.to_sql(), _columns(gateway, table, source))).collect()
+
+
+def _exists(gateway: Gateway, target: MergeTarget) -> bool:
+    if target.path is not None:
+        return is_delta_path(gateway, target.path)
+    return gateway.spark.catalog.tableExists(target.to_sql())
+
+
+def _columns(gateway: Gateway, table: CreateTable, source: str) -> str:
+    if table.columns is not None:
+        return columns_from(gateway, table.columns)
+    return columns_of(gateway.spark.sql(f"SELECT * FROM {source}"))  # noqa: S608  a relation is SQL by nature

@@ -1,0 +1,31 @@
+"""Tables from outside a transaction: whether one is there, and columns as ``CREATE TABLE`` wants them."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
+from airflow_delta_merge.exceptions import MergeConfigError
+
+
+def is_delta_path(gateway: Gateway, path: str) -> bool:
+    """Whether a folder holds a Delta table."""
+    return bool(gateway.java_class("io.delta.tables.DeltaTable").isDeltaTable(gateway.session, path))
+
+
+def columns_of(frame: DataFrame) -> str:
+    """A frame's columns as SQL, all of which may be NULL."""
+    return str(jdf(frame).schema().asNullable().toDDL())
+
+
+def columns_from(gateway: Gateway, text: str) -> str:
+    """Columns given as SQL, parsed and written again, so that they are columns and nothing else.
+
+    :raises MergeConfigError: when they are not.
+    """
+    try:
+        return str(gateway.module("org.apache.spark.sql.types.StructType").fromDDL(text).toDDL())
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MergeConfigError(f"The columns {text!r} in create_table are no columns: {reason}") from error
