@@ -38,5 +38,12 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": integration, "python-modules": ["airflow_delta_merge.operators.delta_merge"]}
         ],
         "sensors": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.sensors.delta_merge"]}],
+        "asset-uris": [
+            {
+                "schemes": ["delta"],
+                "handler": "airflow_delta_merge.assets.delta.sanitize_uri",
+                "factory": "airflow_delta_merge.assets.delta.create_asset",
+            }
+        ],
         "hooks": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.hooks.delta_merge"]}],
     }

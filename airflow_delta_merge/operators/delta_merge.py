@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
+from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
 from airflow_delta_merge.config import CreateTable, MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
@@ -64,6 +65,10 @@ class DeltaMergeOperator(BaseOperator):
         one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
         False each try merges anew. See ``docs/exactly_once.md``.
     :param max_commit_attempts: how often a try computes the merge when other writers' commits conflict with it.
+    :param asset_events: when a successful task announces its target as an asset
+        (:func:`~airflow_delta_merge.assets.delta.delta_asset`), with the version and the counts in the event's
+        ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs that are
+        scheduled on the asset then run. A target by a relative path has no asset.
     :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
         runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
     :param conf: Spark properties; they go before this package's own. (templated)
@@ -122,6 +127,7 @@ class DeltaMergeOperator(BaseOperator):
         on_empty_source: str = "merge",
         exactly_once: bool = True,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+        asset_events: Literal["on_commit", "always", "never"] = "on_commit",
         conn_id: str = "spark_default",
         conf: Mapping[str, Any] | None = None,
         jars: str | None = None,
@@ -137,6 +143,10 @@ class DeltaMergeOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("multiple_outputs", True)
+        if asset_events not in ("on_commit", "always", "never"):
+            raise MergeConfigError(f"asset_events is {asset_events!r}; it can be: on_commit, always, never.")
+        if asset_events != "never":
+            kwargs["outlets"] = [*(kwargs.get("outlets") or ()), MERGED_TABLES]
         super().__init__(**kwargs)
         self.target = to_plain(target)
         self.source = to_plain(source)
@@ -153,6 +163,7 @@ class DeltaMergeOperator(BaseOperator):
         self.on_empty_source = on_empty_source
         self.exactly_once = exactly_once
         self.max_commit_attempts = max_commit_attempts
+        self.asset_events = asset_events
         self.conn_id = conn_id
         self.conf = dict(conf) if isinstance(conf, Mapping) else conf
         self.jars = jars
@@ -221,6 +232,7 @@ class DeltaMergeOperator(BaseOperator):
         self.log.info("Merging by\n%s", config.to_sql())
         result = self._merge(config, identity)
         self.log.info("%s", describe(result))
+        self._announce(context, config, result)
         return result.to_dict()
 
     def _merge(self, config: MergeConfig, identity: MergeIdentity | None) -> MergeResult:
@@ -232,6 +244,19 @@ class DeltaMergeOperator(BaseOperator):
             if config.guards.on_empty_source == "skip":
                 raise AirflowSkipException(str(error)) from error
             raise
+
+    def _announce(self, context: Context, config: MergeConfig, result: MergeResult) -> None:
+        """Add the target to the assets that this task has changed, once it succeeds."""
+        if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
+            return
+        try:
+            asset = delta_asset(config.target)
+        except ValueError as error:
+            self.log.info("No asset event: %s", error)
+            return
+        counts = {name: value for name, value in result.to_dict().items() if name.startswith("num_")}
+        extra = {"table": result.table, "version": result.version, **counts}
+        context["outlet_events"][MERGED_TABLES].add(asset, extra=extra)
 
     def dry_run(self) -> None:
         """Log the statement and exactly what it would change; nothing is committed."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,19 +41,37 @@ def rows(folder: Path, query: str) -> list[tuple]:
         return database.execute(query).fetchall()
 
 
-def test_scheduler_runs_merge_gate_and_report(folder: Path) -> None:
-    table = tables.create_table(folder / "scheduled")
-    state = "SELECT state FROM dag_run WHERE dag_id = 'scheduled_once' AND state IN ('success', 'failed')"
+def ended(folder: Path, dag_id: str) -> list[tuple]:
+    """Wait for a run of a DAG to end; its state."""
+    state = f"SELECT state FROM dag_run WHERE dag_id = '{dag_id}' AND state IN ('success', 'failed')"
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := rows(folder, state)):
         assert time.monotonic() < deadline, (folder / "log").read_text(errors="replace")[-5000:]
         time.sleep(1)
+    return found
+
+
+def xcom(folder: Path, dag_id: str, task_id: str) -> Any:
+    """What a task returned."""
+    ((value,),) = rows(
+        folder,
+        f"SELECT value FROM xcom WHERE dag_id = '{dag_id}' AND task_id = '{task_id}' AND key = 'return_value'",
+    )
+    value = json.loads(value)
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table(folder: Path) -> None:
+    table = tables.create_table(folder / "scheduled")
+    tables.create_table(folder / "unchanged")
+    found = ended(folder, "scheduled_once")
     states = dict(rows(folder, "SELECT task_id, state FROM task_instance WHERE dag_id = 'scheduled_once'"))
-    assert (found, states) == ([("success",)], {"merge": "success", "gate": "success", "note": "success"})
-    xcom = "SELECT value FROM xcom WHERE dag_id = 'scheduled_once' AND task_id = 'note' AND key = 'return_value'"
-    ((value,),) = rows(folder, xcom)
-    noted = json.loads(value)
-    noted = json.loads(noted) if isinstance(noted, str) else noted
+    assert (found, states) == ([("success",)], dict.fromkeys(["merge", "merge_nothing", "gate", "note"], "success"))
+    noted = xcom(folder, "scheduled_once", "note")
     assert noted == {"inserted": 7, "touched": 0, "rendered": "7", "version": 1}
     assert tables.count_rows(table) == 7
     assert tables.operations(table) == ["MERGE"]
+    assert ended(folder, "on_merge") == [("success",)]
+    (event,) = xcom(folder, "on_merge", "heard")
+    assert (event["version"], event["num_inserted_rows"], event["num_touched_files"]) == (1, 7, 0)
+    assert rows(folder, "SELECT * FROM dag_run WHERE dag_id = 'on_no_merge'") == []

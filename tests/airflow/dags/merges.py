@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
@@ -22,6 +24,13 @@ SPARK = {
         "spark.databricks.delta.snapshotPartitions": "1",
     }
 }
+
+
+@task
+def heard(triggering_asset_events: Mapping | None = None) -> list[dict]:
+    """What the events say that made this DAG run; Airflow gives them by the alias, too."""
+    by_asset = triggering_asset_events or {}
+    return [event.extra for asset in by_asset if isinstance(asset, Asset) for event in by_asset[asset]]
 
 
 @task
@@ -148,3 +157,20 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         whole=scheduled.output,
     )
     gate >> seen
+    # Nothing to commit there, so nobody who waits for it is told.
+    (
+        DeltaMergeOperator(
+            task_id="merge_nothing",
+            target=str(FOLDER / "unchanged"),
+            source="SELECT 1 AS id, 'x' AS name WHERE 1 = 0",
+            **UPSERT,
+            **SPARK,
+        )
+        >> gate
+    )
+
+with DAG("on_merge", schedule=[delta_asset(str(FOLDER / "scheduled"))], start_date=datetime(2026, 1, 1)):
+    heard()
+
+with DAG("on_no_merge", schedule=[delta_asset(str(FOLDER / "unchanged"))], start_date=datetime(2026, 1, 1)):
+    heard()

@@ -1,0 +1,76 @@
+"""Delta tables as Airflow assets: ``delta://`` URIs by which DAGs are scheduled on what merges change."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, quote, unquote
+
+from airflow.providers.common.compat.sdk import Asset, AssetAlias
+
+from airflow_delta_merge.config import MergeTarget
+from airflow_delta_merge.identifiers import parse_multipart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
+# Several names that Hadoop's drivers have for one store.
+_STORES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+_TABLE = "table"
+
+
+#: Under this alias each merge that committed something announces its target's asset.
+MERGED_TABLES = AssetAlias(name="delta_merge")
+
+
+def create_asset(*, path: str | None = None, table: str | None = None, extra: dict[str, Any] | None = None) -> Asset:
+    """A table as an asset, by its path or its name.
+
+    :param path: an absolute path or a URI: ``/lake/day`` is ``delta://file/lake/day``, ``s3a://bucket/day`` is
+        ``delta://s3/bucket/day``.
+    :param table: a name as the merge's target gives it: ``sales.day`` is ``delta://table/sales.day``.
+    :param extra: what is known of the asset.
+    :raises ValueError: for neither or both of the two, or a relative path, which is another one on each machine.
+    """
+    return Asset(uri=_uri(MergeTarget(path=path, table=table)), extra=extra or {})
+
+
+def delta_asset(target: MergeTarget | str | Mapping[str, Any]) -> Asset:
+    """The asset of a merge's target, to schedule a DAG on: ``DAG(…, schedule=[delta_asset("/lake/day")])``.
+
+    :param target: what :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` takes for it.
+    :raises ValueError: for a relative path.
+    """
+    return Asset(uri=_uri(MergeTarget.of(target)))
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Check a ``delta://`` URI and bring it into the one form that it has, for Airflow's provider manager.
+
+    :raises ValueError: when it names no table.
+    """
+    path = re.sub(r"/{2,}", "/", unquote(uri.path)).rstrip("/")
+    if not path:
+        raise ValueError(
+            "A delta:// URI names a table: delta://file/folder, delta://s3/bucket/folder or delta://table/name."
+        )
+    if uri.netloc == _TABLE:
+        path = path.lower()
+    return uri._replace(netloc=uri.netloc or "file", path=quote(path, safe="/="), query="", fragment="")
+
+
+def _uri(target: MergeTarget) -> str:
+    if target.table is not None:
+        name = ".".join(quote(part, safe="") for part in parse_multipart(target.table))
+        return f"delta://{_TABLE}/{name.lower()}"
+    assert target.path is not None
+    if target.path.startswith("/"):
+        return f"delta://file{quote(target.path, safe='/=')}"
+    match = _URI.fullmatch(target.path)
+    if match is None:
+        raise ValueError(
+            f"{target.path!r} is a relative path, so it names no table that others know: make it absolute."
+        )
+    scheme, rest = match["scheme"].lower(), quote(match["rest"].lstrip("/"), safe="/=")
+    return f"delta://{_STORES.get(scheme, scheme)}/{rest}"
