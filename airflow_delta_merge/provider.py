@@ -37,7 +37,16 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {"integration-name": integration, "python-modules": ["airflow_delta_merge.operators.delta_merge"]}
         ],
-        "sensors": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.sensors.delta_merge"]}],
+        "sensors": [
+            {
+                "integration-name": integration,
+                "python-modules": [
+                    "airflow_delta_merge.sensors.delta_merge",
+                    "airflow_delta_merge.sensors.delta_table",
+                ],
+            }
+        ],
+        "triggers": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.triggers.delta_table"]}],
         "asset-uris": [
             {
                 "schemes": ["delta"],

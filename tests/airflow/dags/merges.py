@@ -14,6 +14,7 @@ from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 
 FOLDER = Path(os.environ.get("DELTA_MERGE_TESTS", "/tmp"))
 UPSERT = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
@@ -157,6 +158,15 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         whole=scheduled.output,
     )
     gate >> seen
+    # No edge: it is deferred while the merge runs.
+    DeltaTableSensor(
+        task_id="merged",
+        path=str(FOLDER / "scheduled"),
+        merged_by={"dag_id": "scheduled_once", "task_id": "merge", "run_id": "{{ run_id }}"},
+        deferrable=True,
+        poke_interval=1,
+        timeout=300,
+    )
     # Nothing to commit there, so nobody who waits for it is told.
     (
         DeltaMergeOperator(

@@ -1,0 +1,123 @@
+"""The sensor that waits for a Delta table, whoever writes it: its log is read, no Spark is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
+
+from airflow_delta_merge.operators.secrets import mask_secrets
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_delta_merge.hooks.delta_log import TableCondition
+
+
+class DeltaTableSensor(BaseSensorOperator):
+    """Waits until a Delta table is there and its log tells all that is asked for. Its XCom is the table's version.
+
+    Needs the extra ``deltalake``.
+
+    :param path: the table's folder or URI. (templated)
+    :param version: wait for this version or a later one. (templated)
+    :param updated_since: wait for a commit, of whatever kind, of this moment (ISO 8601) or later, e.g.
+        ``"{{ data_interval_end }}"``. (templated)
+    :param partition: wait for a file in this partition, e.g. ``{"day": "{{ ds }}"}``. (templated)
+    :param merged_by: wait for the merge of a task instance, of whatever Airflow: ``{"dag_id": "load", "task_id":
+        "merge", "run_id": "{{ run_id }}"}``, with ``map_index`` for a mapped task and ``namespace`` for a deployment
+        that has one. The merge must be ``exactly_once``. (templated)
+    :param storage_options: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID`` …); values that
+        look like secrets are masked. (templated)
+    :param deferrable: whether to wait in the triggerer, without a worker's slot.
+    """
+
+    template_fields: Sequence[str] = (
+        "path",
+        "version",
+        "updated_since",
+        "partition",
+        "merged_by",
+        "storage_options",
+    )
+    ui_color = "#c9f0c9"
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        version: int | str | None = None,
+        updated_since: str | None = None,
+        partition: Mapping[str, str] | None = None,
+        merged_by: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        self.version = version
+        self.updated_since = updated_since
+        self.partition = dict(partition or {})
+        self.merged_by = dict(merged_by or {})
+        self.storage_options = dict(storage_options or {})
+        self.deferrable = deferrable
+        if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
+            raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
+        from airflow_delta_merge.hooks.delta_log import check_condition
+
+        check_condition({"merged_by": self.merged_by, "updated_since": updated_since})
+
+    def _condition(self) -> TableCondition:
+        from airflow_delta_merge.hooks.delta_log import TableCondition
+
+        return TableCondition(
+            path=self.path,
+            storage_options=self.storage_options,
+            version=None if self.version in (None, "") else int(self.version),
+            updated_since=self.updated_since or None,
+            partition={name: str(value) for name, value in self.partition.items()},
+            merged_by=self.merged_by,
+        )
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look at the table's log."""
+        version = self._condition().met_by()
+        if version is None:
+            self.log.info("Waiting for %s", self.path)
+        return PokeReturnValue(is_done=version is not None, xcom_value=version)
+
+    def execute(self, context: Context) -> Any:
+        """Wait here, or look once and wait in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self.poke(context)
+        if looked.is_done:
+            return looked.xcom_value
+        from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
+
+        self.defer(
+            trigger=DeltaTableTrigger(condition=self._condition().to_dict(), poke_interval=self.poke_interval),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+        return None
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
+        """Take what the trigger found."""
+        if "version" in event:
+            return int(event["version"])
+        error = AirflowFailException if event.get("type") == "AirflowFailException" else AirflowException
+        raise error(f"Waiting for {self.path} failed: {event.get('error')}")
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        super()._do_render_template_fields(*args, **kwargs)
+        mask_secrets(self.storage_options)

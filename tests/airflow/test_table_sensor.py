@@ -1,0 +1,95 @@
+"""The sensor on a table's log, on tables that ``deltalake`` writes: no Spark anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from airflow_delta_merge.hooks.delta_log import TableCondition
+from airflow_delta_merge.identity import application_id
+from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
+from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
+
+RUN = {"dag_id": "load", "task_id": "merge", "run_id": "scheduled__2026-01-02T00:00:00+00:00"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A table in version 1, of two days, the second one merged by a task."""
+    table = str(tmp_path / "a b;ü")
+    merged = CommitProperties(app_transactions=[Transaction(application_id(**RUN), 7)])
+    for day, properties in (("2026-01-01", None), ("2026-01-02", merged)):
+        rows = pa.table({"id": [1, 2], "day": [day, day]})
+        write_deltalake(table, rows, mode="append", partition_by=["day"], commit_properties=properties)
+    return table
+
+
+def look(path: str, **condition: Any) -> Any:
+    found = DeltaTableSensor(task_id="wait", path=path, **condition).poke({})  # type: ignore[typeddict-item]
+    return found.xcom_value if found.is_done else "waits"
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ({}, 1),
+        ({"version": 1}, 1),
+        ({"version": "1"}, 1),
+        ({"version": 2}, "waits"),
+        ({"partition": {"day": "2026-01-02"}}, 1),
+        ({"partition": {"day": "2026-01-03"}}, "waits"),
+        ({"updated_since": "2026-01-01"}, 1),
+        ({"updated_since": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}, "waits"),
+        ({"merged_by": RUN}, 1),
+        ({"merged_by": {**RUN, "map_index": 0}}, "waits"),
+        ({"merged_by": RUN, "version": 2}, "waits"),
+    ],
+)
+def test_what_the_log_tells(path: str, condition: dict[str, Any], found: Any) -> None:
+    assert look(path, **condition) == found
+
+
+def test_a_table_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    assert look(str(tmp_path / "later")) == "waits"
+
+
+def test_a_table_that_deltalake_cannot_read_fails_without_retries(path: str) -> None:
+    log = Path(path) / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"minReaderVersion":1', '"minReaderVersion":99'))
+    with pytest.raises(AirflowFailException, match="can't read"):
+        look(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"merged_by": {"dag_id": "load"}}, "by dag_id, task_id and run_id"),
+        ({"merged_by": {**RUN, "try": 1}}, "by dag_id, task_id and run_id"),
+        ({"updated_since": "yesterday"}, "no moment like"),
+        ({"version": "latest"}, "whole number"),
+    ],
+)
+def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        DeltaTableSensor(task_id="wait", path="/t", **arguments)
+
+
+def test_templates_are_taken_as_they_are_at_parse() -> None:
+    DeltaTableSensor(task_id="wait", path="{{ params.path }}", version="{{ v }}", updated_since="{{ ts }}")
+
+
+def test_the_trigger_comes_back_from_the_database_and_fires_when_the_table_is_there(path: str) -> None:
+    async def first_event(condition: TableCondition) -> Any:
+        _, arguments = DeltaTableTrigger(condition=condition.to_dict(), poke_interval=0.1).serialize()
+        return (await anext(DeltaTableTrigger(**arguments).run())).payload
+
+    assert asyncio.run(first_event(TableCondition(path=path, merged_by=RUN))) == {"version": 1}
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(first_event(TableCondition(path=path, version=2)), 1))
