@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.config import from_json
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
 from airflow_delta_merge.identity import MergeIdentity
 
@@ -70,7 +70,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _merge(options: argparse.Namespace) -> dict[str, Any]:
     from airflow_delta_merge import engine
 
-    config = MergeConfig.from_json(Path(options.config).read_text(encoding="utf-8"))
+    config = from_json(Path(options.config).read_text(encoding="utf-8"))
     identity = None
     if options.identity:
         identity = MergeIdentity.from_json(Path(options.identity).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a merge shall do: :class:`MergeConfig`, its target, source and clauses.
+"""What a merge shall do: :class:`MergeConfig`, its target, source and clauses, or a :class:`MergeStatement`.
 
 All are frozen and checked when they are built, so a DAG with a wrong merge fails while it is parsed. They turn
 into JSON and back (for the road from the operator to the Spark job) and into a ``MERGE`` statement, which
@@ -7,6 +7,7 @@ Delta's own analyzer resolves. Conditions and values are SQL expressions, names 
 
 from __future__ import annotations
 
+from airflow_delta_merge.config.checks import CONFIG_VERSION
 from airflow_delta_merge.config.clauses import (
     ClauseAction,
     ClauseKind,
@@ -21,9 +22,11 @@ from airflow_delta_merge.config.clauses import (
 )
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
-from airflow_delta_merge.config.merge_config import CONFIG_VERSION, MergeConfig
+from airflow_delta_merge.config.merge_config import MergeConfig
+from airflow_delta_merge.config.merge_statement import MergeStatement
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
+from airflow_delta_merge.config.transport import from_json, to_json
 
 __all__ = [
     "CONFIG_VERSION",
@@ -35,8 +38,11 @@ __all__ = [
     "MergeConfig",
     "MergeGuards",
     "MergeSource",
+    "MergeStatement",
     "MergeTarget",
     "SourceDedupe",
+    "from_json",
+    "to_json",
     "when_matched_delete",
     "when_matched_update",
     "when_matched_update_all",

@@ -8,6 +8,17 @@ from typing import Any
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart
 
+#: Version of the JSON that configs turn into.
+CONFIG_VERSION = 1
+
+
+def check_version(data: Mapping[str, Any]) -> None:
+    if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
+        raise MergeConfigError(
+            f"This config has version {data['version']!r}, this package reads version {CONFIG_VERSION}: "
+            "use the same release on both ends."
+        )
+
 
 def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
     columns = (names,) if isinstance(names, str) else tuple(names)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import MergeGuards
@@ -16,8 +15,6 @@ from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
-
-CONFIG_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +147,7 @@ class MergeConfig:
         required = ("target", "source", "on", "clauses")
         optional = tuple(each.name for each in fields(cls) if each.name not in required)
         check_keys(data, "config", required=required, optional=("version", *optional))
-        if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
-            raise MergeConfigError(
-                f"This config has version {data['version']!r}, this package reads version {CONFIG_VERSION}: "
-                "use the same release on both ends."
-            )
+        check_version(data)
         return cls(
             target=MergeTarget.of(data["target"]),
             source=MergeSource.of(data["source"]),
@@ -162,23 +155,6 @@ class MergeConfig:
             clauses=data["clauses"],
             **{key: data[key] for key in optional if key in data},
         )
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> MergeConfig:
-        """Read what :meth:`to_json` wrote.
-
-        :raises MergeConfigError: when the text is no JSON object or no config.
-        """
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
-        if not isinstance(data, dict):
-            raise MergeConfigError(f"The merge config is a JSON {type(data).__name__}, an object is needed.")
-        return cls.from_dict(data)
 
 
 def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]:

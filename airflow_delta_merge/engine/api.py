@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig, MergeGuards
+from airflow_delta_merge.config import MergeConfig, MergeGuards, MergeStatement, to_json
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 @raises_merge_errors
 def merge(
     spark: SparkSession,
-    config: MergeConfig,
+    config: MergeConfig | MergeStatement,
     *,
     identity: MergeIdentity | None = None,
     max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
 ) -> MergeResult:
-    """Merge as ``config`` says and commit.
+    """Merge as a config or a statement says and commit.
 
     :param spark: a classic session with Delta's extension and catalog.
     :param identity: by what the table shall know this merge. If a merge of the same identity was committed, its
@@ -40,7 +40,7 @@ def merge(
         the table is as it was.
     """
     gateway = Gateway(spark)
-    once = None if identity is None else ExactlyOnce(identity, digest(config.to_json()))
+    once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     with statements_of(gateway, config, create=True) as statement:
         return until_committed(
             gateway,
@@ -83,7 +83,7 @@ def merge_sql(
 
 
 @raises_merge_errors
-def plan(spark: SparkSession, config: MergeConfig, *, explain: bool = False) -> MergePlan:
+def plan(spark: SparkSession, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
     """Count what a merge would do, row by row and file by file, without writing a file or committing.
 
     It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase. A

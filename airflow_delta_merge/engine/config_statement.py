@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.engine.create_table import create_if_missing
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
@@ -15,7 +15,9 @@ from airflow_delta_merge.identifiers import quote_identifier
 
 
 @contextmanager
-def statements_of(gateway: Gateway, config: MergeConfig, *, create: bool) -> Iterator[Callable[[], str]]:
+def statements_of(
+    gateway: Gateway, config: MergeConfig | MergeStatement, *, create: bool
+) -> Iterator[Callable[[], str]]:
     """A function that gives the MERGE statement for the table as it is then.
 
     The statement may refer to a temporary view that is there only inside.
@@ -23,6 +25,11 @@ def statements_of(gateway: Gateway, config: MergeConfig, *, create: bool) -> Ite
     :param create: whether a missing target is made, if the config says how.
     :raises MergeConfigError: when an expression or the query of the config is not one.
     """
+    require_guards(gateway, config.guards)
+    if isinstance(config, MergeStatement):
+        sql = config.sql
+        yield lambda: sql
+        return
     _check_expressions(gateway, config)
     with _source_relation(gateway, config) as relation:
         if create and config.create_table is not None:
@@ -48,7 +55,6 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
             )
     if config.source.query is not None:
         require_query(gateway, config.source.query)
-    require_guards(gateway, config.guards)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.config import MergeConfig
+    from airflow_delta_merge.config import MergeConfig, MergeStatement
 
 
 class DeltaMergeHook(BaseHook):
@@ -92,7 +92,7 @@ class DeltaMergeHook(BaseHook):
 
     def merge(
         self,
-        config: MergeConfig,
+        config: MergeConfig | MergeStatement,
         *,
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
@@ -110,7 +110,7 @@ class DeltaMergeHook(BaseHook):
         with _raised_for_airflow():
             return MergeResult.from_dict(outcome["result"])
 
-    def plan(self, config: MergeConfig, *, explain: bool = False) -> MergePlan:
+    def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
 
         :param config: what would be merged.
@@ -121,7 +121,9 @@ class DeltaMergeHook(BaseHook):
         with _raised_for_airflow():
             return MergePlan.from_dict(outcome["plan"])
 
-    def _run(self, config: MergeConfig, identity: MergeIdentity | None, arguments: list[str]) -> dict[str, Any]:
+    def _run(
+        self, config: MergeConfig | MergeStatement, identity: MergeIdentity | None, arguments: list[str]
+    ) -> dict[str, Any]:
         try:
             with _raised_for_airflow(), staged(config, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments)
@@ -173,7 +175,7 @@ class DeltaMergeHook(BaseHook):
         return {**defaults, **self.conf}
 
     def _read_outcome(
-        self, staging: Staging, config: MergeConfig, submit: SparkSubmit, exit_code: int
+        self, staging: Staging, config: MergeConfig | MergeStatement, submit: SparkSubmit, exit_code: int
     ) -> dict[str, Any]:
         target = config.target.to_sql()
         outcome = _read_json(staging)

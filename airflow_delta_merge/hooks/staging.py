@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
+
 if TYPE_CHECKING:
-    from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.identity import MergeIdentity
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -77,7 +78,7 @@ class Staging:
 
 
 @contextmanager
-def staged(config: MergeConfig, identity: MergeIdentity | None = None) -> Iterator[Staging]:
+def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Iterator[Staging]:
     """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="airflow_delta_merge_", ignore_cleanup_errors=True) as folder:
         staging = Staging(Path(folder))
@@ -85,7 +86,7 @@ def staged(config: MergeConfig, identity: MergeIdentity | None = None) -> Iterat
         # package's own modules would be taken for top-level ones.
         _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
-        _write_private(staging.config, config.to_json())
+        _write_private(staging.config, to_json(config))
         if identity is not None:
             _write_private(staging.identity, identity.to_json())
         staging.temporary.mkdir(mode=0o700)

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
 from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
-from airflow_delta_merge.config import CreateTable, MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
+from airflow_delta_merge.config import (
+    CreateTable,
+    MergeClause,
+    MergeConfig,
+    MergeGuards,
+    MergeSource,
+    MergeStatement,
+    MergeTarget,
+    SourceDedupe,
+)
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.operators.secrets import mask_secrets
-from airflow_delta_merge.operators.templates import check_at_parse, to_plain
+from airflow_delta_merge.operators.templates import SQL_FILE, check_at_parse, check_statement_at_parse, to_plain
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -21,6 +30,19 @@ if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.identity import MergeIdentity
     from airflow_delta_merge.result import MergeResult
+
+
+_NEEDED = ("target", "source", "on", "clauses")
+# What makes a statement, with what each is when it isn't given.
+_PARTS_OF_A_STATEMENT: dict[str, Any] = {
+    **dict.fromkeys(_NEEDED),
+    "null_safe": False,
+    "target_alias": "target",
+    "source_alias": "source",
+    "with_schema_evolution": False,
+    "source_dedupe": None,
+    "create_table": False,
+}
 
 
 class DeltaMergeOperator(BaseOperator):
@@ -38,11 +60,14 @@ class DeltaMergeOperator(BaseOperator):
         :class:`~airflow_delta_merge.config.MergeTarget` or a dict like it. (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``); also what an upstream task returned. (templated)
+        (``{"path": "/in/day.csv", "options": {"header": True}}``); also the name of a ``.sql`` file with a query, or
+        what an upstream task returned. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
         :mod:`airflow_delta_merge.config`, or dicts like them. (templated)
+    :param sql: a whole ``MERGE INTO`` statement, or the name of a ``.sql`` file with one, in place of the arguments
+        that make one. (templated)
     :param null_safe: with key columns: whether two NULLs are equal.
     :param target_alias: the target's name in conditions and values. (templated)
     :param source_alias: the source's name in conditions and values. (templated)
@@ -90,6 +115,7 @@ class DeltaMergeOperator(BaseOperator):
         "source",
         "on",
         "clauses",
+        "sql",
         "target_alias",
         "source_alias",
         "source_dedupe",
@@ -101,7 +127,9 @@ class DeltaMergeOperator(BaseOperator):
         "packages",
         "name",
     )
+    template_ext: Sequence[str] = (SQL_FILE,)
     template_fields_renderers: ClassVar[dict[str, str]] = {
+        "sql": "sql",
         "source": "sql",
         "on": "sql",
         "clauses": "json",
@@ -112,10 +140,11 @@ class DeltaMergeOperator(BaseOperator):
     def __init__(
         self,
         *,
-        target: MergeTarget | str | Mapping[str, Any],
-        source: MergeSource | str | Sequence[str] | Mapping[str, Any],
-        on: str | Sequence[str],
-        clauses: Iterable[MergeClause | Mapping[str, Any]],
+        target: MergeTarget | str | Mapping[str, Any] | None = None,
+        source: MergeSource | str | Sequence[str] | Mapping[str, Any] | None = None,
+        on: str | Sequence[str] | None = None,
+        clauses: Iterable[MergeClause | Mapping[str, Any]] | None = None,
+        sql: str | None = None,
         null_safe: bool = False,
         target_alias: str = "target",
         source_alias: str = "source",
@@ -152,6 +181,7 @@ class DeltaMergeOperator(BaseOperator):
         self.source = to_plain(source)
         self.on = to_plain(on)
         self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+        self.sql = sql
         self.null_safe = null_safe
         self.target_alias = target_alias
         self.source_alias = source_alias
@@ -176,9 +206,20 @@ class DeltaMergeOperator(BaseOperator):
         self.name = name
         self.spark_binary = spark_binary
         self.verbose = verbose
-        check_at_parse(self._config_arguments())
+        self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
+
+    def _check_at_parse(self) -> None:
+        arguments = self._config_arguments()
+        if self.sql is None:
+            if missing := [name for name in _NEEDED if arguments[name] is None]:
+                raise MergeConfigError(f"A merge needs {', '.join(_NEEDED)}, or sql; there is no {', '.join(missing)}.")
+            return check_at_parse(arguments)
+        given = [name for name, nothing in _PARTS_OF_A_STATEMENT.items() if arguments[name] != nothing]
+        if given:
+            raise MergeConfigError(f"sql is the whole statement; leave out {', '.join(given)}, or write no sql.")
+        return check_statement_at_parse(self.sql, arguments["guards"])
 
     def _config_arguments(self) -> dict[str, Any]:
         return {
@@ -196,12 +237,16 @@ class DeltaMergeOperator(BaseOperator):
             "guards": {"fail_if": self.fail_if, "on_empty_source": self.on_empty_source},
         }
 
-    def _merge_config(self) -> MergeConfig:
+    def _merge_config(self) -> MergeConfig | MergeStatement:
         """The config, once templates and outputs of upstream tasks have their values."""
         from airflow_delta_merge.hooks.errors import DeltaMergeFailException
 
+        arguments = self._config_arguments()
         try:
-            return MergeConfig(**self._config_arguments())
+            if self.sql is not None:
+                guards = MergeGuards(**arguments["guards"])
+                return MergeStatement(sql=self.sql, update_only_changed=self.update_only_changed, guards=guards)
+            return MergeConfig(**arguments)
         except MergeConfigError as error:
             raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
 
@@ -235,7 +280,7 @@ class DeltaMergeOperator(BaseOperator):
         self._announce(context, config, result)
         return result.to_dict()
 
-    def _merge(self, config: MergeConfig, identity: MergeIdentity | None) -> MergeResult:
+    def _merge(self, config: MergeConfig | MergeStatement, identity: MergeIdentity | None) -> MergeResult:
         from airflow_delta_merge.hooks.errors import EmptySourceException
 
         try:
@@ -245,7 +290,7 @@ class DeltaMergeOperator(BaseOperator):
                 raise AirflowSkipException(str(error)) from error
             raise
 
-    def _announce(self, context: Context, config: MergeConfig, result: MergeResult) -> None:
+    def _announce(self, context: Context, config: MergeConfig | MergeStatement, result: MergeResult) -> None:
         """Add the target to the assets that this task has changed, once it succeeds."""
         if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
             return

@@ -9,8 +9,22 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
-from airflow_delta_merge.config import CreateTable, MergeClause, MergeConfig, MergeSource, MergeTarget, SourceDedupe
+from airflow_delta_merge.config import (
+    CreateTable,
+    MergeClause,
+    MergeConfig,
+    MergeGuards,
+    MergeSource,
+    MergeStatement,
+    MergeTarget,
+    SourceDedupe,
+)
 
+#: How the name of a file ends whose content Airflow takes for an argument.
+SQL_FILE = ".sql"
+
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
 # What stands for an argument whose value only the run knows, so that the others can be checked together.
@@ -61,6 +75,23 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     MergeConfig(**known)
+
+
+def check_statement_at_parse(sql: Any, guards: Mapping[str, Any]) -> None:
+    """Check a statement as far as it is known: templates in it stand for names.
+
+    :raises MergeConfigError: for what no run could make right.
+    """
+    if isinstance(sql, str) and sql.endswith(SQL_FILE):
+        sql = "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
+    elif _is_output(sql):
+        sql = "MERGE INTO output"
+    elif isinstance(sql, str) and _TEMPLATE.search(sql):
+        sql = re.sub(
+            r"\{\{.*?\}\}", "template", re.sub(r"\{%.*?%\}|\{#.*?#\}", " ", sql, flags=re.DOTALL), flags=re.DOTALL
+        )
+        sql = "MERGE INTO template" if sql.strip() == "template" else sql
+    MergeStatement(sql=sql, guards=MergeGuards(**_known_guards(guards)))
 
 
 def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:

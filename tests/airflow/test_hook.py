@@ -16,7 +16,13 @@ import psutil
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_delta_merge.config import MergeConfig, MergeGuards, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.config import (
+    MergeConfig,
+    MergeGuards,
+    MergeStatement,
+    when_matched_update_all,
+    when_not_matched_insert_all,
+)
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -35,7 +41,7 @@ def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> M
     )
 
 
-def failure(merge: MergeConfig, **arguments: Any) -> DeltaMergeException:
+def failure(merge: MergeConfig | MergeStatement, **arguments: Any) -> DeltaMergeException:
     with pytest.raises(DeltaMergeException) as caught:
         DeltaMergeHook(conf=SPARK, **arguments).merge(merge)
     assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
@@ -311,3 +317,18 @@ def test_a_guard_that_trips_fails_the_task_without_retries(table: Path) -> None:
     error = failure(replace(config(table), guards=MergeGuards(fail_if=("num_inserted_rows > 0",))))
     assert isinstance(error, AirflowFailException)
     assert "by its guard num_inserted_rows > 0: num_inserted_rows is 1." in str(error)
+
+
+def test_a_statement_that_is_no_merge_of_its_table_fails(table: Path) -> None:
+    statement = MergeStatement(sql=f"MERGE INTO delta.`{table}` AS t USING (SELECT 1 AS id) AS s ON t.id = s.nowhere "
+                               "WHEN MATCHED THEN DELETE")  # fmt: skip
+    error = failure(statement)
+    assert f"The merge into delta.`{table}` failed" in str(error)
+    assert "nowhere" in str(error)
+
+
+def test_a_statement_is_guarded_like_any_merge(table: Path) -> None:
+    source = "(SELECT 1 AS id, 'x' AS name) AS s"
+    sql = f"MERGE INTO delta.`{table}` AS t USING {source} ON t.id = s.id WHEN NOT MATCHED THEN INSERT *;"
+    error = failure(MergeStatement(sql=sql, guards=MergeGuards(fail_if=("num_inserted_rows > 0",))))
+    assert "num_inserted_rows is 1." in str(error)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_delta_merge.config import (
     MergeSource,
@@ -71,6 +72,52 @@ def operator(**changes: Any) -> DeltaMergeOperator:
 def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
         operator(**changes)
+
+
+NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"on": None}, "needs target, source, on, clauses, or sql; there is no on"),
+        ({"sql": "MERGE INTO t USING s"}, "leave out target, source, on, clauses"),
+        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "create_table": True}, "leave out create_table"),
+        ({**NO_PARTS, "sql": "DELETE FROM {{ params.t }}"}, "is a MERGE INTO statement"),
+        ({**NO_PARTS, "sql": ""}, "some text for sql"),
+        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "fail_if": {"rows": 1}}, "none of"),
+    ],
+)
+def test_a_statement_is_all_or_nothing(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MergeConfigError, match=sentence):
+        operator(**changes)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "MERGE INTO {{ params.t }} USING s ON true WHEN MATCHED THEN DELETE",
+        "{% set t = 'a' %} MERGE INTO {{ t }} USING s",
+        "{{ params.sql }}",
+        "merges/day.sql",
+    ],
+)
+def test_a_statement_may_be_a_template_or_a_file(sql: str) -> None:
+    operator(**NO_PARTS, sql=sql)
+
+
+def test_statements_and_queries_are_read_from_files_and_rendered(tmp_path: Path) -> None:
+    (tmp_path / "merge.sql").write_text("MERGE INTO {{ params.t }} USING s ON true WHEN MATCHED THEN DELETE;\n")
+    (tmp_path / "query.sql").write_text("SELECT '{{ params.t }}' AS id")
+    with DAG("files", schedule=None, template_searchpath=[str(tmp_path)], params={"t": "day"}):
+        by_statement = operator(**NO_PARTS, sql="merge.sql")
+        by_query = DeltaMergeOperator(**{**GOOD, "task_id": "by_query", "source": "query.sql"})
+    for task in (by_statement, by_query):
+        task.resolve_template_files()
+        task.name = "fixed"
+        task.render_template_fields({"params": {"t": "day"}})  # type: ignore[typeddict-item]
+    assert by_statement._merge_config().target == MergeTarget(table="day")
+    assert "SELECT 'day' AS id" in by_query._merge_config().to_sql()
 
 
 def test_how_a_table_is_made_may_be_templates() -> None:

@@ -17,7 +17,10 @@ from airflow_delta_merge.config import (
     MergeClause,
     MergeConfig,
     MergeSource,
+    MergeStatement,
     MergeTarget,
+    from_json,
+    to_json,
     when_matched_delete,
     when_matched_update,
     when_matched_update_all,
@@ -39,9 +42,25 @@ def config(**changes: Any) -> MergeConfig:
 # --- there and back -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("sql", "target"),
+    [
+        ("MERGE INTO t USING s", MergeTarget(table="t")),
+        (" -- why\nmerge  into  a . `b.c` . `d``e` as t USING s ;\n", MergeTarget(table="a.`b.c`.`d``e`")),
+        ("/* MERGE INTO x */ MERGE WITH SCHEMA EVOLUTION INTO s.t(x)", MergeTarget(table="s.t")),
+        ("WITH s AS (SELECT 1) MERGE INTO delta.`/lake/a b.c;ü` USING s", MergeTarget(path="/lake/a b.c;ü")),
+    ],
+)
+def test_a_statement_tells_its_target_and_survives_json(sql: str, target: MergeTarget) -> None:
+    statement = MergeStatement(sql=sql)
+    assert statement.target == target
+    assert from_json(to_json(statement)) == statement
+    assert not statement.sql.endswith((";", "\n"))
+
+
 @given(CONFIGS)
 def test_a_config_survives_json(merge: MergeConfig) -> None:
-    assert MergeConfig.from_json(merge.to_json()) == merge
+    assert from_json(to_json(merge)) == merge
 
 
 @given(CONFIGS)
@@ -262,8 +281,12 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("a table of odd keys", lambda: config(create_table={"partition_by": ["a"]}), "unknown keys: partition_by"),
     ("a table without columns", lambda: config(create_table={"columns": " "}), "the columns in create_table"),
     ("a table in two layouts", lambda: config(create_table={"partitioned_by": ["a"], "cluster_by": ["b"]}), "not both"),
-    ("torn JSON", lambda: MergeConfig.from_json('{"target'), "not JSON"),
-    ("JSON that is no object", lambda: MergeConfig.from_json("[]"), "JSON list, an object is needed"),
+    ("a statement of nothing", lambda: MergeStatement(sql=" "), "some text for sql"),
+    ("a statement that is no merge", lambda: MergeStatement(sql="SELECT 'MERGE INTO'"), "is a MERGE INTO statement"),
+    ("a merge in a comment", lambda: MergeStatement(sql="SELECT 1 -- MERGE INTO t"), "is a MERGE INTO statement"),
+    ("a statement of another version", lambda: from_json('{"sql": "MERGE INTO t", "version": 99}'), "same release"),
+    ("torn JSON", lambda: from_json('{"target'), "not JSON"),
+    ("JSON that is no object", lambda: from_json("[]"), "JSON list, an object is needed"),
     ("another version", lambda: MergeConfig.from_dict({**config().to_dict(), "version": 99}), "same release"),
     ("odd keys", lambda: MergeConfig.from_dict({**config().to_dict(), "onn": 1}), "unknown keys: onn"),
     ("missing keys", lambda: MergeConfig.from_dict({"target": "t"}), "lacks: source, on, clauses"),
@@ -279,4 +302,4 @@ def test_what_cannot_be_meant_so_is_refused(build: Callable[[], object], words: 
 @given(st.text())
 def test_any_text_as_json_is_a_config_or_a_config_error(text: str) -> None:
     with pytest.raises(MergeConfigError):
-        MergeConfig.from_json(text)
+        from_json(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.config import MergeConfig, from_json, when_matched_delete
 from airflow_delta_merge.hooks.staging import PACKAGE, staged, write_py_files
 from airflow_delta_merge.identity import MergeIdentity
 
@@ -56,7 +56,7 @@ def test_files_are_private_and_go_away() -> None:
         folder = staging.folder
         assert folder.stat().st_mode & 0o777 == 0o700
         assert staging.config.stat().st_mode & 0o777 == staging.properties.stat().st_mode & 0o777 == 0o600
-        assert MergeConfig.from_json(staging.config.read_text(encoding="utf-8")) == CONFIG
+        assert from_json(staging.config.read_text(encoding="utf-8")) == CONFIG
         assert staging.application.read_text(encoding="utf-8") == (PACKAGE / "job.py").read_text(encoding="utf-8")
         assert not staging.result.exists()
     assert not folder.exists()

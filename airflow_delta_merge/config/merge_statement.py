@@ -1,0 +1,76 @@
+"""One merge, written by its user as a ``MERGE`` statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
+from airflow_delta_merge.config.guards import MergeGuards
+from airflow_delta_merge.config.relations import MergeTarget
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import parse_multipart
+
+_PART = r"(?:`(?:[^`]|``)+`|[^\s`.;,()]+)"
+_MERGE_INTO = re.compile(
+    rf"\bMERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+(?P<target>{_PART}(?:\s*\.\s*{_PART}){{0,2}})", re.IGNORECASE
+)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStatement:
+    """A ``MERGE INTO`` statement as it stands, for those who have one.
+
+    :param sql: the statement, in the dialect of Spark and Delta.
+    :param update_only_changed: as for :class:`~airflow_delta_merge.config.MergeConfig`.
+    :param guards: as for :class:`~airflow_delta_merge.config.MergeConfig`.
+    :raises MergeConfigError: when it merges into nothing.
+    """
+
+    sql: str
+    update_only_changed: bool = False
+    guards: MergeGuards = field(default_factory=MergeGuards)
+
+    def __post_init__(self) -> None:
+        require_text(self.sql, "sql")
+        # One semicolon at the end is what people type into a console.
+        object.__setattr__(self, "sql", re.sub(r"\s*;?\s*$", "", self.sql))
+        object.__setattr__(self, "guards", MergeGuards.of(self.guards))
+        _ = self.target
+
+    @property
+    def target(self) -> MergeTarget:
+        """The table behind ``MERGE INTO``."""
+        found = _MERGE_INTO.search(_COMMENT.sub(" ", self.sql))
+        if found is None:
+            raise MergeConfigError(f"sql is a MERGE INTO statement, not {self.sql[:80]!r}.")
+        name = re.sub(r"\s*\.\s*(?=(?:[^`]*`[^`]*`)*[^`]*$)", ".", found["target"])
+        parts = parse_multipart(name)
+        if len(parts) == 2 and parts[0].lower() == "delta":
+            return MergeTarget(path=parts[1])
+        return MergeTarget(table=name)
+
+    def to_sql(self) -> str:
+        return self.sql
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        return {
+            "version": CONFIG_VERSION,
+            "sql": self.sql,
+            "update_only_changed": self.update_only_changed,
+            "guards": self.guards.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MergeStatement:
+        """Read a statement from a dict of JSON types.
+
+        :raises MergeConfigError: for unknown keys, another version, or a statement that is no merge.
+        """
+        check_keys(data, "statement", required=("sql",), optional=("version", "update_only_changed", "guards"))
+        check_version(data)
+        return cls(**{key: value for key, value in data.items() if key != "version"})
