@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.delta_jvm import MergeTransaction
 from tests.differential.cases import Case, Table
 from tests.differential.delta_log import DeltaTableLog
 from tests.differential.harness import Harness
@@ -99,3 +102,31 @@ def test_identity_high_water_mark_is_advanced(kind: str, spark: SparkSession, tm
     all_values = [row.k for row in spark.sql(f"SELECT k FROM {table}").collect()]
     assert len(all_values) == len(set(all_values)) == 9
     assert all(value % 10 == 5 for value in all_values)
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS, FEED], ids=["plain", "deletion vectors", "change data"])
+def test_job_statistics_are_those_of_what_was_written(
+    properties: dict[str, str], engines: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numFiles, numOutputBytes, numOutputRows, numParts and jobCommitTime, as Delta's writer registers them."""
+    statistics: dict[str, int] = {}
+    original = MergeTransaction.commit
+
+    def commit(self: MergeTransaction, *arguments: Any, **options: Any) -> int | None:
+        for name in ("numFiles", "numOutputBytes", "numOutputRows", "numParts", "jobCommitTime"):
+            statistics[name] = self._transaction.getMetric(name).get().value()
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(MergeTransaction, "commit", commit)
+    case = _point("job statistics", replace(TABLE, partitioned_by="p", properties=properties))
+    path = engines.home / f"statistics_{len(properties)}_{'_'.join(properties)}"
+    outcome = engines._run(case, path, engines._merge_ours)
+    assert outcome.error is None
+    added = [add for add in outcome.after.actions("add", since=outcome.before.version) if not add.get("deletionVector")]
+    changes = outcome.after.actions("cdc", since=outcome.before.version)
+    written = [path / unquote(action["path"]) for action in (*added, *changes)]
+    assert statistics["numFiles"] == len(written)
+    assert statistics["numOutputBytes"] == sum(file.stat().st_size for file in written)
+    assert statistics["numOutputRows"] == sum(ParquetFile(file).metadata.num_rows for file in written)
+    assert statistics["numParts"] == len({str(file.parent) for file in written})
+    assert statistics["jobCommitTime"] >= 0
