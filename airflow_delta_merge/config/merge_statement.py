@@ -17,7 +17,8 @@ _PART = r"(?:`(?:[^`]|``)+`|[^\s`.;,()]+)"
 _MERGE_INTO = re.compile(
     rf"\bMERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+(?P<target>{_PART}(?:\s*\.\s*{_PART}){{0,2}})", re.IGNORECASE
 )
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+# A name in backticks, which stays; a comment or a text, in which no statement begins.
+_NAME_OR_NOISE = re.compile(r"""(`(?:[^`]|``)*`)|--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class MergeStatement:
     @property
     def target(self) -> MergeTarget:
         """The table behind ``MERGE INTO``."""
-        found = _MERGE_INTO.search(_COMMENT.sub(" ", self.sql))
+        found = _MERGE_INTO.search(_NAME_OR_NOISE.sub(lambda match: match[1] or " ", self.sql))
         if found is None:
             raise MergeConfigError(f"sql is a MERGE INTO statement, not {self.sql[:80]!r}.")
         name = re.sub(r"\s*\.\s*(?=(?:[^`]*`[^`]*`)*[^`]*$)", ".", found["target"])

@@ -99,7 +99,7 @@ class DeltaMergeHook(BaseHook):
     ) -> MergeResult:
         """Run one merge to its end.
 
-        :param config: what to merge.
+        :param config: what to merge, described or written as a statement.
         :param identity: by what the table shall know this merge, so that it is committed once however often it is
             tried; None commits it at each call.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.

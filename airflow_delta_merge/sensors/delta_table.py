@@ -14,12 +14,11 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
+from airflow_delta_merge.hooks.delta_log import TableCondition, check_condition
 from airflow_delta_merge.operators.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-    from airflow_delta_merge.hooks.delta_log import TableCondition
 
 
 class DeltaTableSensor(BaseSensorOperator):
@@ -72,13 +71,9 @@ class DeltaTableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
             raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
-        from airflow_delta_merge.hooks.delta_log import check_condition
-
         check_condition({"merged_by": self.merged_by, "updated_since": updated_since})
 
     def _condition(self) -> TableCondition:
-        from airflow_delta_merge.hooks.delta_log import TableCondition
-
         return TableCondition(
             path=self.path,
             storage_options=self.storage_options,

@@ -47,6 +47,10 @@ def config(**changes: Any) -> MergeConfig:
     [
         ("MERGE INTO t USING s", MergeTarget(table="t")),
         (" -- why\nmerge  into  a . `b.c` . `d``e` as t USING s ;\n", MergeTarget(table="a.`b.c`.`d``e`")),
+        (
+            "/* MERGE INTO x */ WITH s AS (SELECT 'it\\'s MERGE INTO x', \"MERGE INTO y\") MERGE INTO `a--b` USING s",
+            MergeTarget(table="`a--b`"),
+        ),
         ("/* MERGE INTO x */ MERGE WITH SCHEMA EVOLUTION INTO s.t(x)", MergeTarget(table="s.t")),
         ("WITH s AS (SELECT 1) MERGE INTO delta.`/lake/a b.c;ü` USING s", MergeTarget(path="/lake/a b.c;ü")),
     ],
