@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Row
@@ -154,34 +155,39 @@ class ClassicMergeExecutor:
         how = "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
-            if self._writes_no_row:
-                how += ", and no row is written"
+            if not self.writes_new_versions:
+                how += ", and not written again"
             elif updates_need_only_the_source(self._merge):
                 how += ", and the new rows come from the source alone"
         source = "broadcast" if self._merge.source.is_small else "shuffled"
         return f"clauses take rows of {touched.files.count} files, {how}; the source is {source}"
 
     @property
-    def _writes_no_row(self) -> bool:
-        """Whether rows are only marked as deleted."""
+    def writes_new_versions(self) -> bool:
+        """Whether rows of the touched files are written again: not if deletion vectors take them out for good."""
         merge = self._merge
-        acts = any(clause.action != "delete" for clause in merge.statement.clauses)
-        return self._deletion_vectors and not acts and not merge.transaction.writes_change_data
+        updates = bool(merge.clauses_that("update"))
+        return not self._deletion_vectors or updates or merge.transaction.writes_change_data
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
-        if self._writes_no_row:
-            return merge.gateway.seq([])
-        rows, tracking = self.new_versions(touched)
-        input_bytes = touched.files.num_bytes
+        parts: list[DataFrame] = []
+        tracking: list[TrackingColumn] = []
+        input_bytes = 0
+        if self.writes_new_versions:
+            new_versions, tracking = self.new_versions(touched)
+            parts.append(new_versions)
+            input_bytes += touched.files.num_bytes
         inserted: DataFrame | None = None
         if merge.insert_clauses:
             inserted = inserted_rows(
                 merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.transaction.writes_change_data
             )
+            parts.append(inserted)
             input_bytes += merge.source.num_bytes
-            rows = rows.unionAll(inserted)
-        actions = merge.write.write_files(rows, input_bytes=input_bytes)
+        if not parts:
+            return merge.gateway.seq([])
+        actions = merge.write.write_files(reduce(DataFrame.unionAll, parts), input_bytes=input_bytes)
         added, change_files, change_bytes = merge.transaction.split_change_files(actions)
         set_adding_metrics(merge, added)
         merge.metrics.set(

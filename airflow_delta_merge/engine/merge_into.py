@@ -261,7 +261,7 @@ class MergeIntoCommand:
         try:
             self._touched, rows = touched.files.count, {"matches": touched.matches}
             classic.count_rows(touched)
-            if self._touched:
+            if self._touched and classic.writes_new_versions:
                 rows["rewritten rows"] = classic.new_versions(touched)[0]
             if context.insert_clauses:
                 rows["inserted rows"] = inserted_rows(context, classic.unmatched_rows(touched))
