@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import signal
@@ -52,6 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"The merge failed: {outcome['error']['message']}", file=sys.stderr)
         return 1
     return 0
+
+
+def _tell_progress() -> None:
+    """Let the engine say on stderr what it is at."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("Merge: %(message)s"))
+    log = logging.getLogger("airflow_delta_merge")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -207,4 +218,5 @@ def _is_alive(pid: int) -> bool:
 
 
 if __name__ == "__main__":
+    _tell_progress()
     sys.exit(main())

@@ -141,6 +141,7 @@ class MergeIntoCommand:
             with self._context(transaction) as context:
                 with self._described("find and write changes"):
                     actions = self._execute(context)
+                _log.info("Ready to commit: %s", self._told_counts())
                 with self._metrics.phase("commit"):
                     self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
                     self._version = self._commit(context, actions)
@@ -184,10 +185,12 @@ class MergeIntoCommand:
                 broadcast_bytes=settings.broadcast_bytes,
             )
         try:
+            _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             check_source(self._guards, source.num_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
                 search = choose_files(self._statement, transaction, keys, source, settings)
+            _log.info("Searching %s of %s files for matches", search.candidates.count, transaction.table_size[0])
             yield MergeContext(
                 gateway=self._gateway,
                 statement=self._statement,
@@ -228,6 +231,7 @@ class MergeIntoCommand:
         try:
             self._touched, self._reason = touched.files.count, classic.told(touched)
             classic.count_rows(touched)
+            _log.info("%s pairs match; %s", touched.num_pairs, self._reason)
             check_guards(
                 context,
                 self._guards,
@@ -300,6 +304,11 @@ class MergeIntoCommand:
             durations_ms=dict(self._metrics.durations_ms),
             num_commit_attempts=self._attempt,
         )
+
+    def _told_counts(self) -> str:
+        values = self._metrics.values
+        kinds = ("Updated", "Deleted", "Inserted")
+        return ", ".join(f"{values[f'numTargetRows{kind}']} rows {kind.lower()}" for kind in kinds)
 
     def _counts(self) -> dict[str, Any]:
         """What a plan and a result tell alike."""

@@ -38,6 +38,12 @@ CASES = [
          "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, insert, delete", table=PLAIN,
          source=SOURCE),
     Case("delete and insert, no update", f"{DELETE} {INSERT}", does="delete, insert", table=PLAIN, source=SOURCE),
+    Case("delete and insert, partitioned", f"{DELETE} {INSERT}", does="delete, insert", table=PARTITIONED,
+         source="VALUES (1, 'p1', 'x'), (2, 'p2', 'x'), (40, 'p9', 'x') AS s(id, p, v)"),
+    Case("delete and insert, where the insert takes no row", f"{DELETE} WHEN NOT MATCHED AND s.id < 0 THEN INSERT *",
+         does="delete", table=PLAIN, source=SOURCE),
+    Case("delete and insert, no statistics to count by", f"{DELETE} {DROP} {INSERT}", does="delete, insert",
+         table=PLAIN, source=SOURCE, confs={"spark.databricks.delta.stats.collect": "false"}),
     Case("not matched by source, every column set to a constant", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 "
          "THEN UPDATE SET id = 70, name = 'x', age = -1", does="update", table=PLAIN, source=SOURCE),
     Case("matched and not matched by source, every column set to a constant", "WHEN MATCHED THEN UPDATE SET * "

@@ -52,8 +52,8 @@ ONE_CLAUSE = [
     Case("insert if NULL", "WHEN NOT MATCHED AND s.name > 'a' THEN INSERT *", does="insert"),
     Case("insert if, a condition that raises", "WHEN NOT MATCHED AND 1 / (s.age - 17) > 0 THEN INSERT *",
          fails="DIVIDE_BY_ZERO"),
-    Case("insert if, a condition that would raise for matched rows",
-         "WHEN NOT MATCHED AND 1 / (s.age - 41) < 0 THEN INSERT *", does="insert"),
+    Case("insert if, a condition that raises for matched rows, which Spark evaluates before it joins",
+         "WHEN NOT MATCHED AND 1 / (s.age - 41) < 0 THEN INSERT *", fails="DIVIDE_BY_ZERO"),
 ]  # fmt: skip
 
 SEVERAL_CLAUSES = [

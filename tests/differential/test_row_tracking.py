@@ -29,6 +29,8 @@ CASES = [
     Case("row tracking: not matched by source", f"{UPDATE} {DROP}", does="update, delete", table=TRACKED,
          source=SOURCE),
     Case("row tracking and deletion vectors", UPSERT, does="update, insert", table=TRACKED_VECTORS, source=SOURCE),
+    Case("row tracking and deletion vectors: delete and insert", f"{DELETE} {INSERT}", does="delete, insert",
+         table=TRACKED_VECTORS, source=SOURCE),
     Case("row tracking and deletion vectors: update twice", UPDATE, does="update", table=TRACKED_VECTORS, source=SOURCE,
          before="UPDATE {t} SET n = 0 WHERE id = 2"),
     Case("row tracking, and no statistics to count new rows by", UPSERT, table=TRACKED, source=SOURCE,
