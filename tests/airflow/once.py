@@ -109,7 +109,16 @@ class Once(RealAirflow):
             return self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"] in ENDED
 
         self.wait(ended)
-        assert self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"] == state
+        found = self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"]
+        assert found == state, f"the run is {found}, {self._told(dag_id, run_id)}"
+
+    def _told(self, dag_id: str, run_id: str) -> str:
+        """The tasks of a run, with the ends of their logs."""
+        tasks = self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        states = [f"{t['task_id']}[{t['map_index']}] try {t['try_number']} {t['state']}" for t in tasks]
+        logs = sorted(self.folder.rglob(f"dag_id={dag_id}/run_id={run_id}/**/*.log"))
+        ends = [f"{log}:\n{log.read_text(errors='replace')[-3000:]}" for log in logs]
+        return "\n".join(["its tasks:", *states, *ends])
 
 
 @contextmanager
