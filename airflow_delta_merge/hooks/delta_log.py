@@ -57,7 +57,7 @@ class TableCondition:
         if not DeltaTable.is_deltatable(self.path, options):
             return None
         try:
-            table = DeltaTable(self.path, storage_options=options, without_files=not self.partition)
+            table = DeltaTable(self.path, storage_options=options)
         except DeltaError as error:
             if not isinstance(error, DeltaProtocolError) and "Unsupported" not in str(error):
                 raise

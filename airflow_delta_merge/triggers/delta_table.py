@@ -30,6 +30,9 @@ class DeltaTableTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         condition = TableCondition(**self.condition)
         while True:
+            # First a pause: the sensor has just looked, and Airflow fails a task whose trigger fires before its
+            # scheduler has taken note that the task was deferred.
+            await asyncio.sleep(self.poke_interval)
             try:
                 version = await asyncio.to_thread(condition.met_by)
             except Exception as error:  # told by the task, which knows whether to try again
@@ -38,7 +41,6 @@ class DeltaTableTrigger(BaseTrigger):
             if version is not None:
                 yield _event(version=version)
                 return
-            await asyncio.sleep(self.poke_interval)
 
 
 def _event(**payload: Any) -> TriggerEvent:

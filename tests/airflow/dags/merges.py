@@ -158,15 +158,15 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         whole=scheduled.output,
     )
     gate >> seen
-    # No edge: it is deferred while the merge runs.
-    DeltaTableSensor(
+    DeltaTableSensor(  # without an edge from the merge
         task_id="merged",
         path=str(FOLDER / "scheduled"),
         merged_by={"dag_id": "scheduled_once", "task_id": "merge", "run_id": "{{ run_id }}"},
-        deferrable=True,
-        poke_interval=1,
+        mode="reschedule",
+        poke_interval=5,
         timeout=300,
     )
+
     # Nothing to commit there, so nobody who waits for it is told.
     (
         DeltaMergeOperator(
@@ -184,3 +184,6 @@ with DAG("on_merge", schedule=[delta_asset(str(FOLDER / "scheduled"))], start_da
 
 with DAG("on_no_merge", schedule=[delta_asset(str(FOLDER / "unchanged"))], start_date=datetime(2026, 1, 1)):
     heard()
+
+with DAG("waits_for_a_table", schedule="@once", start_date=datetime(2026, 1, 1)):
+    DeltaTableSensor(task_id="there", path=str(FOLDER / "later"), deferrable=True, poke_interval=5, timeout=600)
