@@ -15,6 +15,9 @@ from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job
     [
         ("MergeConfigError", None, None, True),
         ("NotImplementedError", None, None, True),
+        ("MergeGuardError", None, None, True),
+        ("EmptySourceError", None, None, True),
+        ("StaleMergeError", None, None, True),
         ("MergeExecutionError", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", True),
         ("MergeExecutionError", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", True),
         ("MergeExecutionError", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "21506", True),
