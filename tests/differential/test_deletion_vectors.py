@@ -42,7 +42,7 @@ CASES = [
          source="VALUES (1, 'p1', 'x'), (2, 'p2', 'x'), (40, 'p9', 'x') AS s(id, p, v)"),
     Case("delete and insert, where the insert takes no row", f"{DELETE} WHEN NOT MATCHED AND s.id < 0 THEN INSERT *",
          does="delete", table=PLAIN, source=SOURCE),
-    Case("delete and insert, no statistics to count by", f"{DELETE} {DROP} {INSERT}", does="delete, insert",
+    Case("delete and insert, no statistics to count by", f"{DELETE} {INSERT} {DROP}", does="delete, insert",
          table=PLAIN, source=SOURCE, confs={"spark.databricks.delta.stats.collect": "false"}),
     Case("not matched by source, every column set to a constant", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 "
          "THEN UPDATE SET id = 70, name = 'x', age = -1", does="update", table=PLAIN, source=SOURCE),
