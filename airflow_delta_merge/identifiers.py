@@ -15,6 +15,12 @@ def quote_multipart(parts: tuple[str, ...]) -> str:
     return ".".join(quote_identifier(part) for part in parts)
 
 
+def quote_text(text: str) -> str:
+    """A string literal of Spark SQL: ``it's`` becomes ``'it\\'s'``."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def parse_multipart(name: str) -> tuple[str, ...]:
     """Split a name at its dots. Inside backticks a dot is a character and a doubled backtick a backtick.
 

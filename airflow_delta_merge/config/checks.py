@@ -36,7 +36,7 @@ def require_text(value: Any, what: str) -> str:
 
 
 def option_text(value: Any) -> str:
-    """An option's value as Spark reads it."""
+    """An option's or a property's value as Spark reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

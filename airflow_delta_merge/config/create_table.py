@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, column_names, option_text, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, quote_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,6 @@ class CreateTable:
             if names:
                 lines.append(f"{clause} ({', '.join(quote_multipart(parse_multipart(name)) for name in names)})")
         if self.properties:
-            pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in self.properties)
+            pairs = ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in self.properties)
             lines.append(f"TBLPROPERTIES ({pairs})")
         return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, column_names
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, quote_text
 
 _RANK = "`_source_dedupe_rank_`"
 _TIES = "`_source_dedupe_ties_`"
@@ -61,9 +61,9 @@ class SourceDedupe:
         if self.on_ties == "pick":
             return f"(\nSELECT * EXCEPT ({_RANK}) FROM (\n{kept}\n)\n)"
         message = f"source_dedupe: several source rows with the same {', '.join(keys)} are the latest by "
-        message = (message + ", ".join(self.latest_by)).replace("\\", "\\\\").replace("'", "\\'")
+        message = quote_text(message + ", ".join(self.latest_by))
         counted = f"SELECT *, count(*) OVER (PARTITION BY {', '.join(quoted)}) AS {_TIES} FROM (\n{kept}\n)"
         return (
             f"(\nSELECT * EXCEPT ({_RANK}, {_TIES}) FROM (\n{counted}\n)\n"
-            f"WHERE assert_true({_TIES} = 1{no_key}, '{message}') IS NULL\n)"
+            f"WHERE assert_true({_TIES} = 1{no_key}, {message}) IS NULL\n)"
         )

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
+from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
 
@@ -32,9 +33,9 @@ def require_guards(gateway: Gateway, guards: MergeGuards) -> None:
         try:
             kind = _one_row(gateway, dict.fromkeys(GUARDED_COUNTS, 1)).select(F.expr(condition)).schema[0].dataType
         except PySparkException as error:
-            reason = str(error).strip().splitlines()[0]
             raise MergeConfigError(
-                f"The guard {condition!r} in fail_if is no condition over {', '.join(GUARDED_COUNTS)}: {reason}"
+                f"The guard {condition!r} in fail_if is no condition over {', '.join(GUARDED_COUNTS)}: "
+                f"{first_line(error)}"
             ) from error
         if kind.simpleString() != "boolean":
             raise MergeConfigError(f"The guard {condition!r} in fail_if is {kind.simpleString()}, not true or false.")
@@ -95,9 +96,8 @@ def _is_true(gateway: Gateway, condition: str, counts: dict[str, float | None]) 
     try:
         return bool(_one_row(gateway, counts).select(F.expr(condition)).collect()[0][0])
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
         raise MergeGuardError(
-            f"The guard {condition!r} in fail_if cannot be told, so nothing was merged: {reason}"
+            f"The guard {condition!r} in fail_if cannot be told, so nothing was merged: {first_line(error)}"
         ) from error
 
 

@@ -78,21 +78,19 @@ class TableCondition:
         return not filters or bool(table.file_uris(filters))
 
 
-def check_condition(condition: Mapping[str, Any]) -> None:
+def check_condition(*, merged_by: Mapping[str, Any], updated_since: str | None) -> None:
     """Check the parts of a condition whose values are known.
 
     :raises ValueError: for what no run could make right.
     """
-    merged_by = condition["merged_by"]
     known, needed = {"dag_id", "task_id", "run_id", "map_index", "namespace"}, {"dag_id", "task_id", "run_id"}
     if merged_by and not needed <= set(merged_by) <= known:
         raise ValueError(
             f"merged_by names a task instance by dag_id, task_id and run_id (and map_index or namespace), not by "
             f"{', '.join(merged_by)}."
         )
-    since = condition["updated_since"]
-    if since is not None and "{{" not in since:
-        _moment(since)
+    if updated_since is not None and "{{" not in updated_since:
+        _moment(updated_since)
 
 
 def _last_update(table: DeltaTable) -> datetime:

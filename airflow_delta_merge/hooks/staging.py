@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
+from airflow_delta_merge.config.checks import option_text
 
 if TYPE_CHECKING:
     from airflow_delta_merge.identity import MergeIdentity
@@ -73,7 +74,7 @@ class Staging:
 
     def write_properties(self, properties: Mapping[str, Any]) -> None:
         """Write Spark properties as a Java properties file."""
-        lines = [f"{_escape(name)}={_escape(_text(value))}\n" for name, value in properties.items()]
+        lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
         _write_private(self.properties, "".join(lines))
 
 
@@ -109,10 +110,6 @@ def _write_private(path: Path, text: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _escape(text: str) -> str:

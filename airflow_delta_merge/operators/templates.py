@@ -87,9 +87,7 @@ def check_statement_at_parse(sql: Any, guards: Mapping[str, Any]) -> None:
     elif _is_output(sql):
         sql = "MERGE INTO output"
     elif isinstance(sql, str) and _TEMPLATE.search(sql):
-        sql = re.sub(
-            r"\{\{.*?\}\}", "template", re.sub(r"\{%.*?%\}|\{#.*?#\}", " ", sql, flags=re.DOTALL), flags=re.DOTALL
-        )
+        sql = _PLACEHOLDER.sub("template", _STATEMENT_OR_COMMENT.sub(" ", sql))
         sql = "MERGE INTO template" if sql.strip() == "template" else sql
     MergeStatement(sql=sql, guards=MergeGuards(**_known_guards(guards)))
 

@@ -71,7 +71,7 @@ class DeltaTableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
             raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
-        check_condition({"merged_by": self.merged_by, "updated_since": updated_since})
+        check_condition(merged_by=self.merged_by, updated_since=updated_since)
 
     def _condition(self) -> TableCondition:
         return TableCondition(

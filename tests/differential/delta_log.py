@@ -86,6 +86,11 @@ def _file_key(action: Action) -> FileKey:
     return action["path"], f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}"
 
 
+def files_in(folder: Path) -> set[str]:
+    """Every file and folder beneath ``folder``, to tell whether something was left behind."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
 def edit_log(table: Path, edits: Iterable[tuple[str, str]]) -> None:
     """Replace texts in all commits of a table, and drop the checksums that would tell.
 

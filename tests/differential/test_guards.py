@@ -18,6 +18,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
+from tests.differential.delta_log import files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +56,6 @@ def run(
     config = MergeConfig(target=str(path), source=MergeSource(query=source), on=["id"], clauses=clauses, guards=guards)
     result = merge(spark, config)
     return result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows
-
-
-def files_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
 def test_what_is_within_all_bounds_is_merged(spark: SparkSession, path: Path) -> None:

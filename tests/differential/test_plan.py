@@ -18,6 +18,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.delta_log import files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +42,6 @@ SAME = (
     *("num_files_before_skipping", "num_bytes_before_skipping", "num_candidate_files", "num_candidate_bytes"),
     *("num_touched_files", "table", "version_read", "executor", "executor_reason"),
 )
-
-
-def files_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("deletion_vectors", [False, True], ids=["copy on write", "deletion vectors"])

@@ -28,6 +28,11 @@ def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return wrapped
 
 
+def first_line(error: PySparkException) -> str:
+    """What an error of Spark's says, without the query and the stack beneath it."""
+    return str(error).strip().splitlines()[0]
+
+
 def merge_error(error: BaseException) -> MergeExecutionError:
     """An exception of py4j or PySpark as this package's own, to be raised by the caller."""
     origin = java_origin(error)

@@ -10,7 +10,7 @@ from typing import Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
+from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
@@ -63,7 +63,7 @@ def require_expression(gateway: Gateway, text: str, what: str) -> None:
     try:
         gateway.session.sessionState().sqlParser().parseExpression(text)
     except PySparkException as error:
-        raise MergeConfigError(f"The {what} is not a SQL expression: {_first_line(error)}") from error
+        raise MergeConfigError(f"The {what} is not a SQL expression: {first_line(error)}") from error
 
 
 def require_query(gateway: Gateway, text: str) -> None:
@@ -74,11 +74,7 @@ def require_query(gateway: Gateway, text: str) -> None:
     try:
         gateway.session.sessionState().sqlParser().parsePlan(text)
     except PySparkException as error:
-        raise MergeConfigError(f"The source is not a SQL query: {_first_line(error)}") from error
-
-
-def _first_line(error: PySparkException) -> str:
-    return str(error).strip().splitlines()[0]
+        raise MergeConfigError(f"The source is not a SQL query: {first_line(error)}") from error
 
 
 class ResolvedMerge:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
 from airflow_delta_merge.exceptions import MergeConfigError
 
@@ -27,5 +28,4 @@ def columns_from(gateway: Gateway, text: str) -> str:
     try:
         return str(gateway.module("org.apache.spark.sql.types.StructType").fromDDL(text).toDDL())
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise MergeConfigError(f"The columns {text!r} in create_table are no columns: {reason}") from error
+        raise MergeConfigError(f"The columns {text!r} in create_table are no columns: {first_line(error)}") from error
