@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,21 @@ def make_table(spark: SparkSession, path: Path) -> str:
 
 
 def executions(spark: SparkSession, *, after: int = -1) -> list[Any]:
-    """The executions with a number above ``after``; Spark forgets old ones."""
+    """The ended executions with a number above ``after``; Spark forgets old ones.
+
+    Spark adds up an execution's metrics in a thread of its own and only then stores its end,
+    at some time after the bus is empty.
+    """
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    listed = spark._jsparkSession.sharedState().statusStore().executionsList()
-    found = [listed.apply(i) for i in range(listed.size())]
-    return [execution for execution in found if execution.executionId() > after]
+    deadline = time.monotonic() + 60
+    while True:
+        listed = spark._jsparkSession.sharedState().statusStore().executionsList()
+        found = [listed.apply(i) for i in range(listed.size())]
+        found = [execution for execution in found if execution.executionId() > after]
+        if all(e.completionTime().isDefined() and e.metricValues() is not None for e in found):
+            return found
+        assert time.monotonic() < deadline, "Spark did not store the end of an execution"
+        time.sleep(0.1)
 
 
 def latest(spark: SparkSession) -> int:
