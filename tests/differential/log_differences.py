@@ -94,9 +94,10 @@ def _metric_differences(builtin: Mapping[str, int], ours: Mapping[str, int]) -> 
 
 
 def _never_read_its_source(builtin: Mapping[str, int]) -> bool:
-    """Whether the built-in, which counts source rows as its join reads them, had no join: Spark drops one whose
-    condition it finds to be never true, and no row of the source is counted then."""
-    met = ("numTargetRowsMatchedUpdated", "numTargetRowsMatchedDeleted", "numTargetRowsInserted", "numSourceRows")
+    """Whether the built-in, which counts source rows as its first join reads them, had no such join: Spark drops one
+    whose condition it finds to be never true (``t.k = s.k AND s.k < t.k``), and no row of the source is counted then,
+    though all of them may be inserted."""
+    met = ("numTargetRowsMatchedUpdated", "numTargetRowsMatchedDeleted", "numSourceRows")
     return not any(builtin[name] for name in met)
 
 
