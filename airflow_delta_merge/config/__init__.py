@@ -24,6 +24,7 @@ from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.config.merge_config import MergeConfig
 from airflow_delta_merge.config.merge_statement import MergeStatement
+from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.config.transport import from_json, to_json
@@ -40,6 +41,7 @@ __all__ = [
     "MergeSource",
     "MergeStatement",
     "MergeTarget",
+    "MergeWindow",
     "SourceDedupe",
     "from_json",
     "to_json",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -85,6 +85,11 @@ class MergeClause:
     def is_star(self) -> bool:
         """Whether the clause takes every column by name."""
         return self.action in (ClauseAction.UPDATE_ALL, ClauseAction.INSERT_ALL)
+
+    def only_where(self, condition: str) -> MergeClause:
+        """The clause for such rows only."""
+        both = condition if self.condition is None else f"{condition} AND (\n  {self.condition}\n)"
+        return replace(self, condition=both)
 
     def with_columns(self, columns: Sequence[str], source_alias: str) -> MergeClause:
         """The clause with its star written out for the target's columns, without ``except_columns``.

@@ -11,6 +11,7 @@ from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import MergeGuards
+from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -35,6 +36,8 @@ class MergeConfig:
         nor counted.
     :param create_table: whether and how a missing target is made before, as :class:`CreateTable` or what
         :meth:`CreateTable.of` reads.
+    :param window: the part of the target, by a column's values, that the merge is about, as :class:`MergeWindow` or a
+        dict like it: source rows outside are left out, target rows outside stay as they are.
     :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
     :raises MergeConfigError: when any of it can't be meant so.
     """
@@ -50,6 +53,7 @@ class MergeConfig:
     source_dedupe: SourceDedupe | None = None
     update_only_changed: bool = False
     create_table: CreateTable | None = None
+    window: MergeWindow | None = None
     guards: MergeGuards = field(default_factory=MergeGuards)
 
     def __post_init__(self) -> None:
@@ -67,6 +71,8 @@ class MergeConfig:
     def _check_options(self) -> None:
         if self.create_table is not None:
             object.__setattr__(self, "create_table", CreateTable.of(self.create_table))
+        if self.window is not None:
+            object.__setattr__(self, "window", MergeWindow.of(self.window))
         if self.source_dedupe is not None:
             object.__setattr__(self, "source_dedupe", SourceDedupe.of(self.source_dedupe))
             if isinstance(self.on, str):
@@ -89,7 +95,7 @@ class MergeConfig:
 
     @property
     def condition_sql(self) -> str:
-        """The ON condition as SQL, also when keys were given."""
+        """The ON condition as SQL, also when keys were given; without the window."""
         if isinstance(self.on, str):
             return self.on
         target, source = quote_identifier(self.target_alias), quote_identifier(self.source_alias)
@@ -103,15 +109,22 @@ class MergeConfig:
         :param source_relation: SQL to stand for the source, e.g. the view under which files were registered.
         """
         evolution = "WITH SCHEMA EVOLUTION " if self.with_schema_evolution else ""
-        source = source_relation if source_relation is not None else self.source.to_sql()
+        source = self.source.to_sql(source_relation)
+        condition, clauses = f"(\n  {self.condition_sql}\n)", self.ordered_clauses
+        if self.window is not None:
+            source = f"(\nSELECT * FROM {source} WHERE {self.window.source_condition()}\n)"
+            of_window = self.window.target_condition(quote_identifier(self.target_alias))
+            condition = f"{of_window} AND {condition}"
+            by_source = ClauseKind.NOT_MATCHED_BY_SOURCE
+            clauses = tuple(each.only_where(of_window) if each.kind is by_source else each for each in clauses)
         if self.source_dedupe is not None:
             source = self.source_dedupe.to_sql(source, self.on, null_safe=self.null_safe)
         lines = [
             f"MERGE {evolution}INTO {self.target.to_sql()} AS {quote_identifier(self.target_alias)}",
             f"USING {source} AS {quote_identifier(self.source_alias)}",
-            f"ON (\n  {self.condition_sql}\n)",
+            f"ON {condition}",
         ]
-        lines += [clause.to_sql() for clause in self.ordered_clauses]
+        lines += [clause.to_sql() for clause in clauses]
         return "\n".join(lines)
 
     @property
@@ -135,6 +148,7 @@ class MergeConfig:
             "source_dedupe": None if self.source_dedupe is None else self.source_dedupe.to_dict(),
             "update_only_changed": self.update_only_changed,
             "create_table": None if self.create_table is None else self.create_table.to_dict(),
+            "window": None if self.window is None else self.window.to_dict(),
             "guards": self.guards.to_dict(),
         }
 

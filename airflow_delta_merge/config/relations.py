@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, option_text, require_text
@@ -74,6 +74,7 @@ class MergeSource:
     :param paths: files or directories, read together.
     :param format: the format of ``paths`` as Spark names it; by default guessed from the suffix, else ``delta``.
     :param options: reader options for ``paths``, as pairs of (name, value).
+    :param select: a query over these rows, which it calls ``source``: what it gives is merged in their place.
     """
 
     query: str | None = None
@@ -81,6 +82,7 @@ class MergeSource:
     paths: tuple[str, ...] = ()
     format: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    select: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(self.paths))
@@ -91,6 +93,8 @@ class MergeSource:
             raise MergeConfigError("A merge source is either a query, a table or paths; give exactly one.")
         if self.query is not None:
             require_text(self.query, "the source's query")
+        if self.select is not None:
+            require_text(self.select, "the source's select")
         if self.table is not None:
             parse_multipart(require_text(self.table, "the source's table name"))
         for path in self.paths:
@@ -132,7 +136,7 @@ class MergeSource:
 
     @classmethod
     def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:
-        check_keys(value, "source", optional=("query", "table", "path", "paths", "format", "options"))
+        check_keys(value, "source", optional=("query", "table", "path", "paths", "format", "options", "select"))
         if "path" in value and "paths" in value:
             raise MergeConfigError("A merge source has either path or paths, not both.")
         paths = value.get("paths") or ((value["path"],) if value.get("path") is not None else ())
@@ -142,7 +146,14 @@ class MergeSource:
             paths=(paths,) if isinstance(paths, str) else tuple(paths),
             format=value.get("format"),
             options=tuple(dict(value.get("options") or {}).items()),
+            select=value.get("select"),
         )
+
+    def selecting(self, query: str) -> MergeSource:
+        """The same source seen through a query, which calls its rows ``source``."""
+        if self.select is not None:
+            query = f"WITH `source` AS (\n{self.select}\n)\n(\n{query}\n)"
+        return replace(self, select=query)
 
     @property
     def needs_view(self) -> bool:
@@ -150,11 +161,19 @@ class MergeSource:
         plain = self.format in _FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
         return bool(self.paths) and not plain
 
-    def to_sql(self) -> str:
+    def to_sql(self, relation: str | None = None) -> str:
         """The source as a relation of Spark SQL.
 
         For files that SQL cannot express (:attr:`needs_view`) the reader's call stands in a comment, for people.
+
+        :param relation: SQL to stand for the query, table or files, e.g. the view under which files were registered.
         """
+        relation = self._relation() if relation is None else relation
+        if self.select is None:
+            return relation
+        return f"(\nWITH `source` AS (SELECT * FROM {relation})\n(\n{self.select}\n)\n)"
+
+    def _relation(self) -> str:
         if self.query is not None:
             return f"(\n{self.query}\n)"
         if self.table is not None:
@@ -168,11 +187,12 @@ class MergeSource:
         return f"{files} /* {more} */"
 
     def to_dict(self) -> dict[str, Any]:
+        select = {} if self.select is None else {"select": self.select}
         if self.query is not None:
-            return {"query": self.query}
+            return {"query": self.query, **select}
         if self.table is not None:
-            return {"table": self.table}
-        return {"paths": list(self.paths), "format": self.format, "options": dict(self.options)}
+            return {"table": self.table, **select}
+        return {"paths": list(self.paths), "format": self.format, "options": dict(self.options), **select}
 
 
 def _is_path(text: str) -> bool:

@@ -33,7 +33,7 @@ def statements_of(
     _check_expressions(gateway, config)
     with _source_relation(gateway, config) as relation:
         if create and config.create_table is not None:
-            create_if_missing(gateway, config.target, config.create_table, relation or config.source.to_sql())
+            create_if_missing(gateway, config.target, config.create_table, config.source.to_sql(relation))
         yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation)
 
 
@@ -55,6 +55,8 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
             )
     if config.source.query is not None:
         require_query(gateway, config.source.query)
+    if config.source.select is not None:
+        require_query(gateway, config.source.select)
 
 
 @contextmanager

@@ -17,32 +17,21 @@ from airflow_delta_merge.config import (
     MergeSource,
     MergeStatement,
     MergeTarget,
+    MergeWindow,
     SourceDedupe,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
+from airflow_delta_merge.operators.arguments import SQL_FILE, build_config, check_arguments, to_plain, window_template
 from airflow_delta_merge.operators.secrets import mask_secrets
-from airflow_delta_merge.operators.templates import SQL_FILE, check_at_parse, check_statement_at_parse, to_plain
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.patterns import Pattern
     from airflow_delta_merge.result import MergeResult
-
-
-_NEEDED = ("target", "source", "on", "clauses")
-# What makes a statement, with what each is when it isn't given.
-_PARTS_OF_A_STATEMENT: dict[str, Any] = {
-    **dict.fromkeys(_NEEDED),
-    "null_safe": False,
-    "target_alias": "target",
-    "source_alias": "source",
-    "with_schema_evolution": False,
-    "source_dedupe": None,
-    "create_table": False,
-}
 
 
 class DeltaMergeOperator(BaseOperator):
@@ -66,6 +55,9 @@ class DeltaMergeOperator(BaseOperator):
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
         :mod:`airflow_delta_merge.config`, or dicts like them. (templated)
+    :param pattern: in place of ``on`` and ``clauses``, what kind of merge it is: one of
+        :mod:`airflow_delta_merge.patterns`, e.g. ``Upsert(keys=["id"])``, or a dict like it
+        (``{"pattern": "upsert", "keys": ["id"]}``). (templated)
     :param sql: a whole ``MERGE INTO`` statement, or the name of a ``.sql`` file with one, in place of the arguments
         that make one. (templated)
     :param null_safe: with key columns: whether two NULLs are equal.
@@ -78,6 +70,10 @@ class DeltaMergeOperator(BaseOperator):
     :param create_table: whether a missing target is made, as an empty Delta table with the source's columns; or a dict
         that says how: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
         ``properties``. (templated)
+    :param window: the part of the target that the merge is about, by the values of a column: source rows outside are
+        left out, target rows outside stay as they are. A column's name stands for the run's data interval, in the DAG's
+        timezone; :class:`~airflow_delta_merge.config.MergeWindow` or a dict like it says more, and may leave ``start``,
+        ``end`` and ``timezone`` out. (templated)
     :param fail_if: bounds on what the merge does, looked at when it is known exactly and nothing is written yet; one
         that is overstepped fails the task with its numbers and without retries. A dict of greatest values
         (``{"deleted_fraction": 0.2, "num_inserted_rows": 1_000_000}``) or a list of SQL conditions over
@@ -115,11 +111,13 @@ class DeltaMergeOperator(BaseOperator):
         "source",
         "on",
         "clauses",
+        "pattern",
         "sql",
         "target_alias",
         "source_alias",
         "source_dedupe",
         "create_table",
+        "window",
         "fail_if",
         "on_empty_source",
         "conf",
@@ -133,6 +131,7 @@ class DeltaMergeOperator(BaseOperator):
         "source": "sql",
         "on": "sql",
         "clauses": "json",
+        "pattern": "json",
         "conf": "json",
     }
     ui_color = "#a3e3ef"
@@ -144,6 +143,7 @@ class DeltaMergeOperator(BaseOperator):
         source: MergeSource | str | Sequence[str] | Mapping[str, Any] | None = None,
         on: str | Sequence[str] | None = None,
         clauses: Iterable[MergeClause | Mapping[str, Any]] | None = None,
+        pattern: Pattern | Mapping[str, Any] | None = None,
         sql: str | None = None,
         null_safe: bool = False,
         target_alias: str = "target",
@@ -152,6 +152,7 @@ class DeltaMergeOperator(BaseOperator):
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
         create_table: CreateTable | Mapping[str, Any] | bool = False,
+        window: MergeWindow | str | Mapping[str, Any] | None = None,
         fail_if: Mapping[str, float | str] | Sequence[str] = (),
         on_empty_source: str = "merge",
         exactly_once: bool = True,
@@ -181,6 +182,7 @@ class DeltaMergeOperator(BaseOperator):
         self.source = to_plain(source)
         self.on = to_plain(on)
         self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+        self.pattern = to_plain(pattern)
         self.sql = sql
         self.null_safe = null_safe
         self.target_alias = target_alias
@@ -189,6 +191,7 @@ class DeltaMergeOperator(BaseOperator):
         self.source_dedupe = to_plain(source_dedupe)
         self.update_only_changed = update_only_changed
         self.create_table = to_plain(create_table)
+        self.window = window_template(window)
         self.fail_if = to_plain(fail_if)
         self.on_empty_source = on_empty_source
         self.exactly_once = exactly_once
@@ -206,20 +209,9 @@ class DeltaMergeOperator(BaseOperator):
         self.name = name
         self.spark_binary = spark_binary
         self.verbose = verbose
-        self._check_at_parse()
+        check_arguments(self._config_arguments(), self.sql)
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
-
-    def _check_at_parse(self) -> None:
-        arguments = self._config_arguments()
-        if self.sql is None:
-            if missing := [name for name in _NEEDED if arguments[name] is None]:
-                raise MergeConfigError(f"A merge needs {', '.join(_NEEDED)}, or sql; there is no {', '.join(missing)}.")
-            return check_at_parse(arguments)
-        given = [name for name, nothing in _PARTS_OF_A_STATEMENT.items() if arguments[name] != nothing]
-        if given:
-            raise MergeConfigError(f"sql is the whole statement; leave out {', '.join(given)}, or write no sql.")
-        return check_statement_at_parse(self.sql, arguments["guards"])
 
     def _config_arguments(self) -> dict[str, Any]:
         return {
@@ -234,6 +226,8 @@ class DeltaMergeOperator(BaseOperator):
             "source_dedupe": self.source_dedupe,
             "update_only_changed": self.update_only_changed,
             "create_table": self.create_table,
+            "pattern": self.pattern,
+            "window": self.window,
             "guards": {"fail_if": self.fail_if, "on_empty_source": self.on_empty_source},
         }
 
@@ -246,7 +240,7 @@ class DeltaMergeOperator(BaseOperator):
             if self.sql is not None:
                 guards = MergeGuards(**arguments["guards"])
                 return MergeStatement(sql=self.sql, update_only_changed=self.update_only_changed, guards=guards)
-            return MergeConfig(**arguments)
+            return build_config(arguments)
         except MergeConfigError as error:
             raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
 

@@ -1,10 +1,11 @@
-"""Checking a merge while its DAG is parsed, when templates and outputs of upstream tasks have no values yet."""
+"""From the operator's arguments to a config, also while the DAG is parsed, when templates and outputs of upstream tasks
+have no values yet."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
@@ -17,11 +18,43 @@ from airflow_delta_merge.config import (
     MergeSource,
     MergeStatement,
     MergeTarget,
+    MergeWindow,
     SourceDedupe,
 )
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 #: How the name of a file ends whose content Airflow takes for an argument.
 SQL_FILE = ".sql"
+
+_NEEDED = ("target", "source", "on", "clauses")
+# What a pattern or a statement brings itself, with what each argument is when it isn't given.
+_PARTS_OF_A_PATTERN: dict[str, Any] = {
+    "on": None,
+    "clauses": None,
+    "null_safe": False,
+    "target_alias": "target",
+    "source_alias": "source",
+    "source_dedupe": None,
+}
+_PARTS_OF_A_STATEMENT: dict[str, Any] = {
+    **_PARTS_OF_A_PATTERN,
+    "target": None,
+    "source": None,
+    "pattern": None,
+    "window": None,
+    "with_schema_evolution": False,
+    "create_table": False,
+}
+
+# The window of a run, where the author gave none.
+_INTERVAL = {
+    "start": "{{ data_interval_start }}",
+    "end": "{{ data_interval_end }}",
+    "timezone": "{{ dag.timezone.name }}",
+}
+# Whole days in any zone.
+_SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
 
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -37,6 +70,7 @@ _STAND_INS: dict[str, Any] = {
     "source_alias": "source",
     "source_dedupe": None,
     "create_table": None,
+    "pattern": None,
 }
 
 
@@ -45,8 +79,8 @@ class _HasDict(Protocol):
 
 
 def to_plain(value: Any) -> Any:
-    """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates."""
-    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable)):
+    """Turn targets, sources, clauses and their like into dicts and lists of texts, where Airflow finds templates."""
+    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable, MergeWindow, Pattern)):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
         return value
@@ -59,10 +93,60 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
+    """A window as a dict of texts, of the run's data interval where it says no other."""
+    if isinstance(window, str):
+        window = {"column": window}
+    plain = to_plain(window)
+    return {**_INTERVAL, **plain} if isinstance(plain, Mapping) else plain
+
+
+def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
+    """The config of these arguments.
+
+    :param arguments: those of :class:`MergeConfig`, made plain by :func:`to_plain`, and ``pattern``.
+    :raises MergeConfigError: when there is no such merge.
+    """
+    given = {name: value for name, value in arguments.items() if name != "pattern"}
+    if arguments["pattern"] is None:
+        return MergeConfig(**given)
+    given = {name: value for name, value in given.items() if name not in _PARTS_OF_A_PATTERN}
+    return pattern_from_dict(arguments["pattern"]).to_config(**given)
+
+
+def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:
+    """Check at parse whether the arguments go together, and each of them as far as it is known.
+
+    :param arguments: as for :func:`build_config`.
+    :param sql: a statement instead, or None.
+    :raises MergeConfigError: for what no run could make right.
+    """
+    if sql is not None:
+        _refuse(arguments, _PARTS_OF_A_STATEMENT, "sql is the whole statement", "write no sql")
+        check_statement_at_parse(sql, arguments["guards"])
+        return
+    needed: Sequence[str] = _NEEDED
+    if arguments["pattern"] is not None:
+        _refuse(arguments, _PARTS_OF_A_PATTERN, "A pattern brings its own condition and clauses", "write no pattern")
+        needed = _NEEDED[:2]
+    if missing := [name for name in needed if arguments[name] is None]:
+        raise MergeConfigError(
+            f"A merge needs {', '.join(_NEEDED)}, with a pattern instead of the last two or sql instead of all; "
+            f"there is no {', '.join(missing)}."
+        )
+    check_at_parse(arguments)
+
+
+def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, otherwise: str) -> None:
+    given = [name for name, nothing in parts.items() if arguments[name] != nothing]
+    if given:
+        raise MergeConfigError(f"{why}; leave out {', '.join(given)}, or {otherwise}.")
+
+
 def check_at_parse(arguments: Mapping[str, Any]) -> None:
     """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
 
-    :param arguments: those of :class:`MergeConfig`, made plain by :func:`to_plain`.
+    :param arguments: as for :func:`build_config`.
     :raises MergeConfigError: for what no run could make right.
     """
     numbers = count(1)
@@ -71,10 +155,23 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items()
     }
     known["guards"] = _known_guards(arguments["guards"])
+    known["window"] = _known_window(arguments["window"])
+    if arguments["pattern"] is not None and known["pattern"] is None:
+        known |= {"on": _STAND_INS["on"], "clauses": _STAND_INS["clauses"]}
     if _is_template(arguments["on"]):
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
-    MergeConfig(**known)
+    build_config(known)
+
+
+def _known_window(window: Any) -> Any:
+    """The window without what only the run knows; then it is some day."""
+    if not isinstance(window, Mapping):
+        return None if _is_output(window) else window
+    known = {name: value for name, value in window.items() if not _is_unknown(value)}
+    if not {"start", "end"} <= known.keys():
+        known |= _SOME_DAY
+    return {"column": "template", **known}
 
 
 def check_statement_at_parse(sql: Any, guards: Mapping[str, Any]) -> None:

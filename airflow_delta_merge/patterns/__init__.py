@@ -1,0 +1,52 @@
+"""Merges that people write again and again, each as a short description that makes the whole :class:`MergeConfig`.
+
+``pattern=Upsert(keys=["id"])`` in the operator stands for the condition and the clauses; in a Spark session of your own
+``engine.merge(spark, Upsert(keys=["id"]).to_config(target="customers", source="updates"))``. What statement that is,
+``to_config(…).to_sql()`` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.patterns.apply_changes import ApplyChanges
+from airflow_delta_merge.patterns.pattern import Pattern
+from airflow_delta_merge.patterns.scd2 import Scd2
+from airflow_delta_merge.patterns.snapshots import InsertNew, SoftDelete, Sync, Upsert
+
+#: The patterns by the names they have in dicts.
+PATTERNS = {each.NAME: each for each in (Upsert, InsertNew, Sync, SoftDelete, ApplyChanges, Scd2)}
+
+
+def pattern_from_dict(value: Mapping[str, Any]) -> Pattern:
+    """Read a pattern from a dict of its name, as ``pattern``, and its parameters.
+
+    :raises MergeConfigError: when there is no such pattern, or not with these parameters.
+    """
+    if not isinstance(value, Mapping):
+        raise MergeConfigError(f"A pattern is e.g. Upsert(keys=['id']) or a dict like it, not {value!r}.")
+    name = value.get("pattern")
+    if not isinstance(name, str) or name not in PATTERNS:
+        raise MergeConfigError(f"There is no pattern {name!r}; known are: {', '.join(PATTERNS)}.")
+    kind = PATTERNS[name]
+    parameters = [each.name for each in fields(kind)]
+    required = [each.name for each in fields(kind) if each.default is MISSING]
+    check_keys(value, f"pattern {name}", required=["pattern", *required], optional=parameters)
+    return kind(**{key: value[key] for key in value if key != "pattern"})
+
+
+__all__ = [
+    "PATTERNS",
+    "ApplyChanges",
+    "InsertNew",
+    "Pattern",
+    "Scd2",
+    "SoftDelete",
+    "Sync",
+    "Upsert",
+    "pattern_from_dict",
+]

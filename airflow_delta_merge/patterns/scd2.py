@@ -1,0 +1,142 @@
+"""Slowly changing dimension, type 2: a row for each version of a thing, with the time for which it was true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_delta_merge.config import (
+    MergeSource,
+    MergeTarget,
+    when_matched_delete,
+    when_matched_update,
+    when_not_matched_insert,
+)
+from airflow_delta_merge.config.checks import column_names, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import quote_text
+from airflow_delta_merge.patterns.pattern import ChangePattern, column, column_list
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scd2(ChangePattern):
+    """Keep the history of each key: a version is true from ``valid_from`` up to, but not including, ``valid_to``.
+
+    A change may come late: it then splits the version that it falls into, and where it says what the next version
+    says, that one is absorbed. So the history is what the changes say, whatever order they arrive in, with two
+    reservations: a change that changes nothing when it arrives leaves no trace, unless ``keep_unchanged`` records it as
+    a version; and nor does a delete that ends nothing when it arrives.
+
+    :param keys: the columns that say which thing it is; two NULLs are equal.
+    :param columns: the columns whose values make a version, all that the target holds beside the keys and its times.
+    :param effective_at: the source's column that says since when a row is true; never NULL. Two different rows of one
+        key with the same moment make the merge fail; a row with the moment of a version in the target replaces it.
+    :param valid_from: the target's column for a version's begin.
+    :param valid_to: the target's column for its end; NULL while it is true.
+    :param is_current: the target's BOOLEAN column for versions without an end; None if it has none.
+    :param operation_column: the source's column that says whether a row ends the thing rather than changes it; by
+        default none does.
+    :param delete_operations: the values of ``operation_column`` that mean so, in any case.
+    :param keep_unchanged: whether a row equal to the version before it is recorded too.
+    """
+
+    NAME: ClassVar[str] = "scd2"
+    columns: tuple[str, ...]
+    effective_at: str
+    valid_from: str = "valid_from"
+    valid_to: str = "valid_to"
+    is_current: str | None = "is_current"
+    keep_unchanged: bool = False
+
+    _OBSOLETE: ClassVar[str] = "_scd2_obsolete_"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "columns", column_names(self.columns, "columns"))
+        if not self.columns:
+            raise MergeConfigError("columns is empty: name the columns whose values make a version.")
+        for name in filter(None, (self.effective_at, self.valid_from, self.valid_to, self.is_current)):
+            column(require_text(name, "a column of a pattern"))
+        held = [*self.keys, *self.columns, self.valid_from, self.valid_to, *filter(None, [self.is_current])]
+        if twice := sorted({name for name in held if [each.lower() for each in held].count(name.lower()) > 1}):
+            raise MergeConfigError(f"Scd2 names a column of the target twice: {', '.join(twice)}.")
+
+    def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
+        if target.table is not None and target.table.strip("` ").lower() == "source":
+            raise MergeConfigError("In Scd2's query `source` is the source: name the target with its schema.")
+        held = [*self.columns, self.valid_to]
+        new, old = column_list(held, of="source"), column_list(held, of="target")
+        written = [*held, *filter(None, [self.is_current])]
+        inserted = [*self.keys, self.valid_from, *written]
+        obsolete = f"source.{column(self._OBSOLETE)}"
+        return {
+            "source": source.selecting(self._history_sql(target.to_sql())),
+            "on": (*self.keys, self.valid_from),
+            "null_safe": True,
+            "clauses": [
+                when_matched_delete(condition=obsolete),
+                when_matched_update(
+                    set={name: f"source.{column(name)}" for name in written},
+                    condition=f"NOT (struct({new}) <=> struct({old}))",
+                ),
+                when_not_matched_insert(values={name: f"source.{column(name)}" for name in inserted}),
+            ],
+        }
+
+    def _history_sql(self, target: str) -> str:
+        """A query over the changes and the target that gives the history of all keys that change, as it shall be.
+
+        Changes and known versions are put on one line of time for each key. Each is a moment from which something is
+        true; where a version ends and no other begins, nothing is. Of one moment the change counts, then the version
+        that begins, then the one that ends. From a key's versions only those are read that its earliest change can
+        alter, the one before it included. Versions of the target that are no longer part of the history come marked.
+        """
+        keys, columns = column_list(self.keys), column_list(self.columns)
+        at, until = column(self.valid_from), column(self.valid_to)
+        same_key = " AND ".join(f"t.{column(key)} <=> f.{column(key)}" for key in self.keys)
+        changed = "true" if self.keep_unchanged else f"NOT (`_before_` <=> struct({columns}))"
+        current = "" if self.is_current is None else f", `_next_` IS NULL AS {column(self.is_current)}"
+        told = f"{self.valid_from} of the same {', '.join(self.keys)}"
+        message = quote_text(f"Scd2: a row has no {self.effective_at}, or several rows have the same {told}")
+        return f"""WITH `_changes_` AS (
+  SELECT DISTINCT {keys}, {self._values_sql()}, {column(self.effective_at)} AS {at}, {self._is_delete()} AS `_gone_`
+  FROM `source`
+), `_first_changes_` AS (
+  SELECT {keys}, min({at}) AS `_first_` FROM `_changes_` GROUP BY {keys}
+), `_known_` AS (
+  SELECT {column_list([*self.keys, *self.columns], of="t")}, inline(filter(array(
+    named_struct('_at_', t.{at}, '_gone_', false, '_weight_', 1),
+    named_struct('_at_', t.{until}, '_gone_', true, '_weight_', 0)
+  ), moment -> moment.`_at_` IS NOT NULL))
+  FROM {target} AS t JOIN `_first_changes_` AS f ON {same_key} AND (t.{until} IS NULL OR t.{until} >= f.`_first_`)
+), `_weighed_` AS (
+  SELECT *,
+    rank() OVER (PARTITION BY {keys}, {at} ORDER BY `_weight_` DESC) AS `_rank_`,
+    bool_or(`_weight_` = 1) OVER (PARTITION BY {keys}, {at}) AS `_is_known_`,
+    count(*) OVER (PARTITION BY {keys}, {at}, `_weight_`) AS `_ties_`
+  FROM (
+    SELECT *, 2 AS `_weight_` FROM `_changes_`
+    UNION ALL SELECT {keys}, {columns}, `_at_`, `_gone_`, `_weight_` FROM `_known_`
+  )
+), `_moments_` AS (
+  SELECT *, lag(`_gone_`, 1, true) OVER `time` AS `_gone_before_`, lag(struct({columns})) OVER `time` AS `_before_`
+  FROM `_weighed_` WHERE `_rank_` = 1 AND assert_true({at} IS NOT NULL AND `_ties_` = 1, {message}) IS NULL
+  WINDOW `time` AS (PARTITION BY {keys} ORDER BY {at})
+), `_states_` AS (
+  SELECT *, CASE WHEN `_gone_` THEN NOT `_gone_before_` ELSE `_gone_before_` OR {changed} END AS `_counts_`
+  FROM `_moments_`
+), `_versions_` AS (
+  SELECT *, min(CASE WHEN `_counts_` THEN {at} END) OVER (
+    PARTITION BY {keys} ORDER BY {at} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+  ) AS `_next_`
+  FROM `_states_`
+)
+SELECT {keys}, {columns}, {at}, `_next_` AS {until}{current}, NOT `_counts_` OR `_gone_` AS {column(self._OBSOLETE)}
+FROM `_versions_` WHERE `_counts_` AND NOT `_gone_` OR `_is_known_`"""
+
+    def _values_sql(self) -> str:
+        """The columns of a change; a delete has none, so that two of the same moment are one."""
+        if self.operation_column is None:
+            return column_list(self.columns)
+        gone = self._is_delete()
+        return ", ".join(f"CASE WHEN NOT {gone} THEN {column(name)} END AS {column(name)}" for name in self.columns)

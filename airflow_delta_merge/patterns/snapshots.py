@@ -1,0 +1,128 @@
+"""Patterns whose source holds rows as they are now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_delta_merge.config import (
+    MergeSource,
+    MergeTarget,
+    when_matched_update_all,
+    when_not_matched_by_source_delete,
+    when_not_matched_by_source_update,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.config.checks import column_names, require_text
+from airflow_delta_merge.patterns.pattern import Pattern, column
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertNew(Pattern):
+    """Insert rows whose keys are new; rows that are there stay as they are.
+
+    :param keys: the key columns.
+    :param null_safe: whether two NULLs in a key are equal.
+    :param latest_by: columns that tell which of several source rows with one key is taken; by default two of them with
+        a new key are both inserted.
+    """
+
+    NAME: ClassVar[str] = "insert_new"
+    null_safe: bool = False
+    latest_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "latest_by", column_names(self.latest_by, "latest_by"))
+
+    def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
+        return {
+            "on": self.keys,
+            "null_safe": self.null_safe,
+            "source_dedupe": self.latest_by or None,
+            "clauses": self._clauses(),
+        }
+
+    def _clauses(self) -> list[Any]:
+        return [when_not_matched_insert_all()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upsert(InsertNew):
+    """Update rows whose keys are there, insert the others.
+
+    :param keys: the key columns.
+    :param null_safe: whether two NULLs in a key are equal.
+    :param latest_by: columns that tell which of several source rows with one key is taken; by default they make the
+        merge fail.
+    :param keep: columns that an update leaves as they are, e.g. ``created_at``.
+    """
+
+    NAME: ClassVar[str] = "upsert"
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "keep", column_names(self.keep, "keep"))
+
+    def _clauses(self) -> list[Any]:
+        return [when_matched_update_all(except_columns=self.keep), when_not_matched_insert_all()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sync(Upsert):
+    """Make the target's rows those of the source: update, insert, and delete what the source doesn't have.
+
+    :param keys: the key columns.
+    :param null_safe: whether two NULLs in a key are equal.
+    :param latest_by: columns that tell which of several source rows with one key is taken.
+    :param keep: columns that an update leaves as they are.
+    :param where: a SQL condition over the target, e.g. ``target.region = 'EU'``: only such rows are deleted. A
+        ``window`` of the merge bounds deletes too.
+    """
+
+    NAME: ClassVar[str] = "sync"
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.where is not None:
+            require_text(self.where, "where")
+
+    def _clauses(self) -> list[Any]:
+        return [*super()._clauses(), self._missing()]
+
+    def _missing(self) -> Any:
+        return when_not_matched_by_source_delete(condition=self.where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftDelete(Sync):
+    """Like :class:`Sync`, but rows that the source doesn't have are marked; one that comes back is unmarked.
+
+    :param keys: the key columns.
+    :param null_safe: whether two NULLs in a key are equal.
+    :param latest_by: columns that tell which of several source rows with one key is taken.
+    :param keep: columns that an update leaves as they are.
+    :param where: a SQL condition over the target: only such rows are marked.
+    :param deleted_column: the target's BOOLEAN column with the mark; the source doesn't have it.
+    :param deleted_at_column: a TIMESTAMP column of the target for the moment of the mark; NULL in other rows.
+    """
+
+    NAME: ClassVar[str] = "soft_delete"
+    deleted_column: str = "is_deleted"
+    deleted_at_column: str | None = None
+
+    def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
+        marks = f"false AS {column(self.deleted_column)}"
+        if self.deleted_at_column is not None:
+            marks += f", CAST(NULL AS TIMESTAMP) AS {column(self.deleted_at_column)}"
+        return {**super()._parts(target, source), "source": source.selecting(f"SELECT *, {marks} FROM source")}
+
+    def _missing(self) -> Any:
+        marks = {self.deleted_column: "true"}
+        if self.deleted_at_column is not None:
+            marks[self.deleted_at_column] = "current_timestamp()"
+        unmarked = f"NOT coalesce(target.{column(self.deleted_column)}, false)"
+        condition = unmarked if self.where is None else f"{unmarked} AND (\n{self.where}\n)"
+        return when_not_matched_by_source_update(set=marks, condition=condition)

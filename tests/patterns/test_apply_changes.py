@@ -1,0 +1,90 @@
+"""ApplyChanges against the last change of each key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.patterns import ApplyChanges
+from tests.patterns.histories import FEW, Row, history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = "id INT, seq INT, op STRING, value STRING"
+TARGET = "id INT, seq INT, value STRING"
+#: No two changes of a key have the same sequence.
+CHANGES = st.lists(
+    st.tuples(st.integers(1, 5), st.integers(1, 20), st.sampled_from(["i", "U", "d", None]), st.sampled_from("ab")),
+    unique_by=lambda change: change[:2],
+    min_size=6,
+    max_size=20,
+)
+
+
+def last_changes(changes: list[Row]) -> dict[int, Row]:
+    last: dict[int, Row] = {}
+    for change in sorted(changes, key=lambda each: each[1]):
+        last[change[0]] = change
+    return last
+
+
+def is_delete(change: Row) -> bool:
+    return (change[2] or "").upper() == "D"
+
+
+def in_batches(changes: list[Any]) -> list[list[Any]]:
+    return [changes[:4], changes[4:10], changes[10:]]
+
+
+def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkSession) -> None:
+    pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op", deleted_column="gone")
+
+    @FEW
+    @given(changes=CHANGES)
+    def check(changes: list[Row]) -> None:
+        with history(spark, pattern, source=SOURCE, target=f"{TARGET}, gone BOOLEAN") as table:
+            for batch in in_batches(changes):
+                table.merge(batch)
+            assert table.merge(changes[:4]).num_affected_rows == 0, "they are known"
+            last = last_changes(changes)
+            rows = [(key, change[1], is_delete(change)) for key, change in last.items()]
+            assert table.rows("id", "seq", "gone") == sorted(rows, key=repr)
+            values = [(key, change[3], False) for key, change in last.items() if not is_delete(change)]
+            assert [r for r in table.rows("id", "value", "gone") if not r[2]] == sorted(values, key=repr)
+
+    check()
+
+
+def test_in_order_deleted_rows_may_go_at_once(spark: SparkSession) -> None:
+    pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op")
+
+    @FEW
+    @given(changes=CHANGES)
+    def check(changes: list[Row]) -> None:
+        with history(spark, pattern, source=SOURCE, target=TARGET) as table:
+            for batch in in_batches(sorted(changes, key=lambda change: change[1])):
+                table.merge(batch)
+            last = last_changes(changes).values()
+            expected = [(change[0], change[1], change[3]) for change in last if not is_delete(change)]
+            assert table.rows("id", "seq", "value") == sorted(expected, key=repr)
+
+    check()
+
+
+def test_several_columns_make_a_sequence_and_ties_fail_unless_one_may_be_picked(spark: SparkSession) -> None:
+    columns = "id INT, day INT, seq INT"
+    pattern = ApplyChanges(keys=("id",), sequence_by=("day", "seq"))
+    with history(spark, pattern, source=columns, target=columns) as table:
+        table.merge([(1, 1, 9), (1, 2, 1)])
+        table.merge([(1, 1, 10), (2, 1, 1)])
+        assert table.rows("id", "day", "seq") == [(1, 2, 1), (2, 1, 1)]
+        with pytest.raises(MergeExecutionError, match="several source rows with the same id are the latest"):
+            table.merge([(1, 3, 3), (1, 3, 3)])
+        table.pattern = ApplyChanges(keys=("id",), sequence_by=("day", "seq"), on_ties="pick")
+        table.merge([(1, 3, 3), (1, 3, 3)])
+        assert table.rows("id", "day", "seq") == [(1, 3, 3), (2, 1, 1)]
