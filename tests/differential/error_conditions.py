@@ -51,6 +51,12 @@ def _meant(error: Any) -> Any:
     return error
 
 
+def trips_over_null_keys(error: BaseException | None) -> bool:
+    """Whether it is a fault of Delta 4.4's own: where it writes deletion vectors, it takes unmatched rows for matched
+    ones if ON is true of them and NULLs (their null-safe keys are NULL), and then finds no clause for them."""
+    return error is not None and "Unexpected row: did not match any merge clause" in str(_meant(error))
+
+
 def short(error: Exception | None) -> str:
     return f"{type(error).__name__}: {str(_meant(error))[:300]}"
 

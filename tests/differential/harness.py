@@ -8,15 +8,15 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.differential.cases import Case, Table
+from tests.differential.cases import ANYTHING, Case, Table
 from tests.differential.delta_log import DeltaTableLog, edit_log
-from tests.differential.error_conditions import error_condition, error_differences, short
+from tests.differential.error_conditions import error_condition, error_differences, short, trips_over_null_keys
 from tests.differential.log_differences import (
     commit_differences,
     comparable_schema,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+#: Makes the built-in rewrite files, also on tables with deletion vectors.
+WRITE_NO_DELETION_VECTORS = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
 NUM_ROWS = ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 
 
@@ -52,12 +54,15 @@ class Harness:
 
     # --- one case -------------------------------------------------------------------------------------------------
 
-    def check(self, case: Case) -> None:
-        """Run the case; raise AssertionError with a reproduction when the engines differ."""
+    def check(self, case: Case, *, oracle_only: bool = False) -> None:
+        """Run the case; raise AssertionError with a reproduction when the engines differ.
+
+        :param oracle_only: whether to leave ours out, as the oracle is wrong.
+        """
         folder = self.home / f"case_{next(self._numbers)}"
         builtin = self._run(case, folder / "builtin", self._merge_builtin)
         self._check_case_itself(case, builtin)
-        if not self.oracle_only:
+        if not (oracle_only or self.oracle_only):
             ours = self._run(case, folder / "ours", self._merge_ours)
             if isinstance(ours.error, NotImplementedError):
                 assert not ours.committed, "raised NotImplementedError after it had committed"
@@ -69,6 +74,9 @@ class Harness:
         """Run a made-up case, of which only the oracle knows what it does; tell what that was, in a word or two."""
         folder = self.home / f"case_{next(self._numbers)}"
         builtin = self._run(case, folder / "builtin", self._merge_builtin)
+        if trips_over_null_keys(builtin.error):
+            self.check_like(case, like=replace(case, confs={**case.confs, **WRITE_NO_DELETION_VECTORS}))
+            return "the built-in trips"
         told = error_condition(builtin.error) if builtin.error else "changed" if builtin.committed else "nothing to do"
         if not self.oracle_only:
             ours = self._run(case, folder / "ours", self._merge_ours)
@@ -92,7 +100,8 @@ class Harness:
         """Run ``case`` by ours and ``like`` by the built-in, which can't run ``case``; compare rows and counts."""
         folder = self.home / f"case_{next(self._numbers)}"
         builtin = self._run(like, folder / "builtin", self._merge_builtin)
-        self._check_case_itself(like, builtin)
+        if like.does != ANYTHING:
+            self._check_case_itself(like, builtin)
         if self.oracle_only:
             return
         ours = self._run(case, folder / "ours", self._merge_ours)
