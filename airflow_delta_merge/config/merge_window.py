@@ -42,7 +42,7 @@ class MergeWindow:
     date_column: str | None = None
 
     def __post_init__(self) -> None:
-        for name in filter(None, (self.column, self.date_column)):
+        for name in (self.column, *([] if self.date_column is None else [self.date_column])):
             parse_multipart(require_text(name, "a window's column"))
         if self.column_type not in _COLUMN_TYPES:
             raise MergeConfigError(

@@ -49,8 +49,8 @@ _PARTS_OF_A_STATEMENT: dict[str, Any] = {
 
 # The window of a run, where the author gave none.
 _INTERVAL = {
-    "start": "{{ data_interval_start }}",
-    "end": "{{ data_interval_end }}",
+    "start": "{{ data_interval_start | default('', true) }}",  # runs by hand and by assets have none
+    "end": "{{ data_interval_end | default('', true) }}",
     "timezone": "{{ dag.timezone.name }}",
 }
 # Whole days in any zone.
