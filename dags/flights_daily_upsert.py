@@ -55,29 +55,6 @@ its report (`reported_on`), and a clause takes only newer reports: running an in
 )
 def flights_daily_upsert() -> None:
     @task
-    def create_table() -> None:
-        """Create the empty table, once."""
-        if Path(TABLE, "_delta_log").exists():
-            return
-        from pyspark.sql import SparkSession
-
-        from airflow_delta_merge.jars import delta_jars
-        from airflow_delta_merge.job import DELTA_CATALOG, DELTA_EXTENSION
-
-        columns = ", ".join(f"{name} {kind}" for name, kind in flights_feed.TABLE_COLUMNS.items())
-        spark = (
-            SparkSession.builder.master("local[1]")
-            .config("spark.jars", ",".join(delta_jars()))
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.extensions", DELTA_EXTENSION)
-            .config("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
-            .getOrCreate()
-        )
-        partition = flights_feed.PARTITION
-        spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{TABLE}` ({columns}) USING delta PARTITIONED BY ({partition})")
-        spark.stop()
-
-    @task
     def prepare_feed(data_interval_start: pendulum.DateTime | None = None) -> str:
         """Write the interval's feed and return its path."""
         assert data_interval_start is not None
@@ -100,6 +77,10 @@ def flights_daily_upsert() -> None:
             when_matched_update_all(condition=is_newer),
             when_not_matched_insert_all(condition="NOT source.cancelled"),
         ],
+        create_table={
+            "columns": ", ".join(f"{name} {kind}" for name, kind in flights_feed.TABLE_COLUMNS.items()),
+            "partitioned_by": [flights_feed.PARTITION],
+        },
     )
 
     few_cancellations = DeltaMergeSensor(
@@ -118,7 +99,6 @@ def flights_daily_upsert() -> None:
             f"{result['num_touched_files']} of {result['num_files_before_skipping']} files touched."
         )
 
-    create_table() >> merge
     merge >> few_cancellations >> report(merge.output, merge.output["num_inserted_rows"])
 
 

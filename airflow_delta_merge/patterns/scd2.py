@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_delta_merge.config import (
+    CreateTable,
+    MergeConfig,
     MergeSource,
     MergeTarget,
     when_matched_delete,
@@ -60,6 +63,20 @@ class Scd2(ChangePattern):
         held = [*self.keys, *self.columns, self.valid_from, self.valid_to, *filter(None, [self.is_current])]
         if twice := sorted({name for name in held if [each.lower() for each in held].count(name.lower()) > 1}):
             raise MergeConfigError(f"Scd2 names a column of the target twice: {', '.join(twice)}.")
+
+    def to_config(
+        self,
+        *,
+        target: MergeTarget | str | Mapping[str, Any],
+        source: MergeSource | str | Sequence[str] | Mapping[str, Any],
+        **options: Any,
+    ) -> MergeConfig:
+        create_table = CreateTable.of(options.get("create_table") or False)
+        if create_table is not None and create_table.columns is None:
+            raise MergeConfigError(
+                "Scd2 looks into its target, so a table cannot be made like the source: give create_table its columns."
+            )
+        return super().to_config(target=target, source=source, **options)
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         if target.table is not None and target.table.strip("` ").lower() == "source":

@@ -37,6 +37,7 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
         ({"pattern": {"pattern": "scd2", "keys": ["a"], "columns": ["A"], "effective_at": "at"}}, "twice: A, a"),
         ({"pattern": {"pattern": "apply_changes", "keys": ["a"], "sequence_by": ["s"], "deleted_column": "d"}},
          "deleted_column needs operation_column"),
+        ({"pattern": Scd2(keys="a", columns="b", effective_at="at"), "create_table": True}, "give create_table its"),
         ({"pattern": UPSERT, "window": {"colum": "day"}}, "window has unknown keys: colum"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "{{ a }}", "timezone": "nowhere"}}, "no timezone"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "2024-01-02", "end": "2024-01-01"}}, "is empty"),
