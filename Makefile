@@ -2,11 +2,13 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all errors lint format fuzz chaos bench clean
+.PHONY: help java install demo test test-all errors lint format fuzz chaos bench docs clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 INSTALLED_FOR_BENCH := .venv/.installed-bench
+DOCS := .cache/docs
+INSTALLED_FOR_DOCS := $(DOCS)/.installed
 # An environment of the caller must not end up as ours, nor an Airflow of theirs be changed.
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME AIRFLOW_HOME
@@ -59,6 +61,16 @@ $(INSTALLED_FOR_BENCH): $(INSTALLED)
 	@scripts/uv.sh sync --frozen --quiet --group bench
 	@touch $@
 
+docs: $(INSTALLED_FOR_DOCS) ## The documentation as a site in the folder site; a link or an anchor that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict $(ARGS)
+	@echo "site/index.html"
+
+# An environment of its own: the site is made from the sources as they lie, so it needs nothing of .venv, and whoever
+# installs into .venv takes nothing away from it.
+$(INSTALLED_FOR_DOCS): pyproject.toml uv.lock
+	@UV_PROJECT_ENVIRONMENT=$(DOCS) scripts/uv.sh sync --frozen --quiet --only-group docs
+	@touch $@
+
 lint: $(INSTALLED) ## ruff, and mypy strict on the package and the benchmark
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -69,5 +81,5 @@ format: $(INSTALLED) ## Put the code into shape with ruff
 	@$(BIN)/ruff format .
 
 clean: ## Remove what the demo, the tests and the tools left behind (.venv stays)
-	@rm -rf .demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log dist build
+	@rm -rf .demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log dist build site
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

@@ -15,8 +15,8 @@ from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, qu
 class CreateTable:
     """How to make the target as an empty Delta table when it isn't there.
 
-    :param columns: its columns as in ``CREATE TABLE``: ``"id BIGINT NOT NULL, name STRING"``; by default those of the
-        source, which may all be NULL.
+    :param columns: its columns with their types, ``NOT NULL`` and ``COMMENT``, no more:
+        ``"id BIGINT NOT NULL, name STRING"``; by default those of the source, which may all be NULL.
     :param partitioned_by: columns by whose values its files lie in folders.
     :param cluster_by: columns by which Delta clusters it (liquid clustering).
     :param properties: table properties as pairs of (name, value), e.g. ``delta.enableDeletionVectors``.

@@ -104,7 +104,8 @@ class DeltaMergeHook(BaseHook):
             tried; None commits it at each call.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
         :return: what the merge did, or what an earlier try recorded in the table's log.
-        :raises DeltaMergeException: when it failed; :class:`DeltaMergeFailException` when another try cannot help.
+        :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.hooks.errors.DeltaMergeFailException`
+            when another try cannot help.
         """
         outcome = self._run(config, identity, ["--max-commit-attempts", str(max_commit_attempts)])
         with _raised_for_airflow():

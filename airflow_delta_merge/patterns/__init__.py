@@ -1,4 +1,4 @@
-"""Merges that people write again and again, each as a short description that makes the whole :class:`MergeConfig`.
+"""Merges that people write again and again, each as a short description that makes the whole ``MergeConfig``.
 
 ``pattern=Upsert(keys=["id"])`` in the operator stands for the condition and the clauses; in a Spark session of your own
 ``engine.merge(spark, Upsert(keys=["id"]).to_config(target="customers", source="updates"))``. What statement that is,
