@@ -10,8 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 # Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
 # come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
-# syntax or rule (unknown columns, types that don't fit).
-_LASTING_CLASSES = ("0A", "21", "22", "23", "42")
+# syntax or rule (unknown columns, types that don't fit), and what a query raises by itself (source_dedupe's ties).
+_LASTING_CLASSES = ("0A", "21", "22", "23", "42", "P0")
 # Of these the ones that time may cure: a table, path or schema that isn't there yet.
 _PASSING_STATES = ("42P01", "42K03", "42704")
 # What to do about the errors people meet most, by the beginning of their condition; Delta and Spark say what is wrong.
@@ -19,7 +19,7 @@ _ADVICE = {
     "DELTA_TABLE_NOT_FOUND": "Create it as a Delta table first (CREATE TABLE … USING delta), or mend target.",
     "TABLE_OR_VIEW_NOT_FOUND": "Check its name, and that this Spark has the catalog it is in.",
     "PATH_NOT_FOUND": "Check the path in target and source, and that it can be read from where Spark runs.",
-    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Leave one source row for each key, e.g. by ROW_NUMBER() in a source query.",
+    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Leave one source row for each key, e.g. by source_dedupe.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Check the columns in on and clauses against both sides.",
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",

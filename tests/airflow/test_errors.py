@@ -24,6 +24,7 @@ from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job
         ("MergeExecutionError", "CAST_INVALID_INPUT", "22018", True),
         ("MergeExecutionError", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "23001", True),
         ("MergeExecutionError", "DELTA_ONLY_OPERATION", "0AKDD", True),
+        ("MergeExecutionError", "USER_RAISED_EXCEPTION", "P0001", True),
         # A table or a path may still come to be.
         ("MergeExecutionError", "TABLE_OR_VIEW_NOT_FOUND", "42P01", False),
         ("MergeExecutionError", "PATH_NOT_FOUND", "42K03", False),
