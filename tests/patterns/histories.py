@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
-
 from airflow_delta_merge import engine
 from airflow_delta_merge.patterns import Pattern
 
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.result import MergeResult
 
 Row = tuple[Any, ...]
-
-#: Each merge of an example takes some seconds.
-FEW = settings(max_examples=2, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.patterns import ApplyChanges
-from tests.patterns.histories import FEW, Row, history
+from tests.patterns.histories import Row, history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +41,10 @@ def in_batches(changes: list[Any]) -> list[list[Any]]:
     return [changes[:4], changes[4:10], changes[10:]]
 
 
-def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkSession) -> None:
+def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkSession, few: settings) -> None:
     pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op", deleted_column="gone")
 
-    @FEW
+    @few
     @given(changes=CHANGES)
     def check(changes: list[Row]) -> None:
         with history(spark, pattern, source=SOURCE, target=f"{TARGET}, gone BOOLEAN") as table:
@@ -60,10 +60,10 @@ def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkS
     check()
 
 
-def test_in_order_deleted_rows_may_go_at_once(spark: SparkSession) -> None:
+def test_in_order_deleted_rows_may_go_at_once(spark: SparkSession, few: settings) -> None:
     pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op")
 
-    @FEW
+    @few
     @given(changes=CHANGES)
     def check(changes: list[Row]) -> None:
         with history(spark, pattern, source=SOURCE, target=TARGET) as table:

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.patterns import Scd2
-from tests.patterns.histories import FEW, History, Row, history
+from tests.patterns.histories import History, Row, history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,10 +58,10 @@ def check_table(table: History, expected: list[Row]) -> None:
     assert all(row[0] == (row[1] is None) for row in table.rows("is_current", "valid_to"))
 
 
-def test_in_any_order_and_twice_the_history_is_what_the_changes_say(spark: SparkSession) -> None:
+def test_in_any_order_and_twice_the_history_is_what_the_changes_say(spark: SparkSession, few: settings) -> None:
     pattern = Scd2(**PATTERN, keep_unchanged=True)
 
-    @FEW
+    @few
     @given(all_changes=changes(["U"]))
     def check(all_changes: list[Row]) -> None:
         with history(spark, pattern, source=SOURCE, target=TARGET) as table:
@@ -73,10 +73,10 @@ def test_in_any_order_and_twice_the_history_is_what_the_changes_say(spark: Spark
     check()
 
 
-def test_in_order_with_deletes_only_what_changes_makes_a_version(spark: SparkSession) -> None:
+def test_in_order_with_deletes_only_what_changes_makes_a_version(spark: SparkSession, few: settings) -> None:
     pattern = Scd2(**PATTERN)
 
-    @FEW
+    @few
     @given(all_changes=changes(["U", "U", "U", "D"]))
     def check(all_changes: list[Row]) -> None:
         in_order = sorted(all_changes, key=lambda change: change[1])

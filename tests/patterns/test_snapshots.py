@@ -6,11 +6,11 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta_merge.patterns import InsertNew, Pattern, SoftDelete, Sync, Upsert
-from tests.patterns.histories import FEW, history
+from tests.patterns.histories import history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,11 +53,11 @@ def soft_delete(state: State, batch: State) -> State:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Pattern) else "",
 )
-def test_any_history_gives_what_the_model_gives(spark: SparkSession, pattern: Pattern, model) -> None:
+def test_any_history_gives_what_the_model_gives(spark: SparkSession, pattern: Pattern, model, few: settings) -> None:
     marks = isinstance(pattern, SoftDelete)
     columns = ["id", "value", "created", *(["is-gone"] if marks else [])]
 
-    @FEW
+    @few
     @given(batches=BATCHES)
     def check(batches: list[dict[int, str | None]]) -> None:
         target = SOURCE + (", `is-gone` BOOLEAN" if marks else "")
