@@ -54,6 +54,9 @@ def get_provider_info() -> dict[str, Any]:
                 "factory": "airflow_delta_merge.assets.delta.create_asset",
             }
         ],
+        "task-decorators": [
+            {"name": "delta_merge", "class-name": "airflow_delta_merge.decorators.delta_merge.delta_merge_task"}
+        ],
         "extra-links": [
             "airflow_delta_merge.links.delta_merge.SparkApplicationLink",
             "airflow_delta_merge.links.delta_merge.CommitLink",

@@ -20,9 +20,9 @@ from airflow_delta_merge.config import (
     SourceDedupe,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink, commit_address, history_page
-from airflow_delta_merge.operators.secrets import mask_secrets
 from airflow_delta_merge.operators.templates import SQL_FILE, check_at_parse, check_statement_at_parse, to_plain
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 _NEEDED = ("target", "source", "on", "clauses")
-# What makes a statement, with what each is when it isn't given.
-_PARTS_OF_A_STATEMENT: dict[str, Any] = {
+#: What makes a statement, with what each is when it isn't given.
+PARTS_OF_A_STATEMENT: dict[str, Any] = {
     **dict.fromkeys(_NEEDED),
     "null_safe": False,
     "target_alias": "target",
@@ -221,7 +221,7 @@ class DeltaMergeOperator(BaseOperator):
             if missing := [name for name in _NEEDED if arguments[name] is None]:
                 raise MergeConfigError(f"A merge needs {', '.join(_NEEDED)}, or sql; there is no {', '.join(missing)}.")
             return check_at_parse(arguments)
-        given = [name for name, nothing in _PARTS_OF_A_STATEMENT.items() if arguments[name] != nothing]
+        given = [name for name, nothing in PARTS_OF_A_STATEMENT.items() if arguments[name] != nothing]
         if given:
             raise MergeConfigError(f"sql is the whole statement; leave out {', '.join(given)}, or write no sql.")
         return check_statement_at_parse(self.sql, arguments["guards"])

@@ -43,6 +43,14 @@ def test_airflow_finds_the_provider() -> None:
     assert "airflow-provider-delta-merge" in ProvidersManager().providers
 
 
+def test_airflow_finds_the_decorator() -> None:
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+    from airflow_delta_merge.decorators.delta_merge import delta_merge_task
+
+    assert ProvidersManagerTaskRuntime().taskflow_decorators["delta_merge"] is delta_merge_task
+
+
 def test_airflow_finds_the_links() -> None:
     from airflow.providers_manager import ProvidersManager
 
