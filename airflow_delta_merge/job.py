@@ -37,6 +37,8 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LOOKS_AT_THE_FOLDER = 50
 
+log = logging.getLogger("airflow_delta_merge.job")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the merge that the config file describes; 0 after success, 1 after a failure told on stderr."""
@@ -59,10 +61,10 @@ def _tell_progress() -> None:
     """Let the engine say on stderr what it is at."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("Merge: %(message)s"))
-    log = logging.getLogger("airflow_delta_merge")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    package = logging.getLogger("airflow_delta_merge")
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    package.propagate = False
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -88,6 +90,7 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     result_path = Path(options.result)
     spark = _session()
     try:
+        log.info("%s", describe_application(spark))
         if options.dry_run:
             outcome = {"plan": engine.plan(spark, config, explain=options.explain).to_dict()}
         else:
@@ -124,6 +127,17 @@ def _session() -> SparkSession:
             sql_state=reason["sql_state"],
         ) from error
     return spark
+
+
+def describe_application(spark: SparkSession) -> str:
+    """The application's id and where a person can look at it; Airflow's side finds its links in this text."""
+    context = spark.sparkContext
+    text = f"Spark application {context.applicationId}"
+    if context.uiWebUrl:
+        text += f", UI at {context.uiWebUrl}"
+    if str(context.getConf().get("spark.eventLog.enabled", "false")).lower() == "true":
+        text += ", event log on"
+    return text
 
 
 def describe_error(error: BaseException) -> dict[str, str | None]:

@@ -54,5 +54,12 @@ def get_provider_info() -> dict[str, Any]:
                 "factory": "airflow_delta_merge.assets.delta.create_asset",
             }
         ],
+        "task-decorators": [
+            {"name": "delta_merge", "class-name": "airflow_delta_merge.decorators.delta_merge.delta_merge_task"}
+        ],
+        "extra-links": [
+            "airflow_delta_merge.links.delta_merge.SparkApplicationLink",
+            "airflow_delta_merge.links.delta_merge.CommitLink",
+        ],
         "hooks": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.hooks.delta_merge"]}],
     }

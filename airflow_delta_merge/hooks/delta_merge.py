@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.hooks.connection import DEFAULT_CONNECTION, ConnectionSettings, find_connection
 from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Staging, staged
@@ -23,6 +25,7 @@ from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig, MergeStatement
+    from airflow_delta_merge.hooks.spark_application import SparkApplication
 
 
 class DeltaMergeHook(BaseHook):
@@ -49,7 +52,7 @@ class DeltaMergeHook(BaseHook):
     """
 
     conn_name_attr = "conn_id"
-    default_conn_name = "spark_default"
+    default_conn_name = DEFAULT_CONNECTION
     conn_type = "spark"
     hook_name = "Delta Merge"
 
@@ -87,6 +90,15 @@ class DeltaMergeHook(BaseHook):
         }
         self._running: SparkSubmit | None = None
 
+    @cached_property
+    def settings(self) -> ConnectionSettings:
+        """What the connection says beside where Spark runs.
+
+        :raises DeltaMergeException: when there is no such connection.
+        """
+        with _raised_for_airflow():
+            return ConnectionSettings.of(find_connection(self.conn_id))
+
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
 
@@ -96,6 +108,7 @@ class DeltaMergeHook(BaseHook):
         *,
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+        on_application: Callable[[SparkApplication], None] | None = None,
     ) -> MergeResult:
         """Run one merge to its end.
 
@@ -103,11 +116,13 @@ class DeltaMergeHook(BaseHook):
         :param identity: by what the table shall know this merge, so that it is committed once however often it is
             tried; None commits it at each call.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
+        :param on_application: called when the Spark application has started.
         :return: what the merge did, or what an earlier try recorded in the table's log.
         :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.hooks.errors.DeltaMergeFailException`
             when another try cannot help.
         """
-        outcome = self._run(config, identity, ["--max-commit-attempts", str(max_commit_attempts)])
+        arguments = ["--max-commit-attempts", str(max_commit_attempts)]
+        outcome = self._run(config, identity, arguments, on_application)
         with _raised_for_airflow():
             return MergeResult.from_dict(outcome["result"])
 
@@ -123,11 +138,15 @@ class DeltaMergeHook(BaseHook):
             return MergePlan.from_dict(outcome["plan"])
 
     def _run(
-        self, config: MergeConfig | MergeStatement, identity: MergeIdentity | None, arguments: list[str]
+        self,
+        config: MergeConfig | MergeStatement,
+        identity: MergeIdentity | None,
+        arguments: list[str],
+        on_application: Callable[[SparkApplication], None] | None = None,
     ) -> dict[str, Any]:
         try:
             with _raised_for_airflow(), staged(config, identity) as staging:
-                self._running = submit = self._prepare(staging, arguments)
+                self._running = submit = self._prepare(staging, arguments, on_application)
                 exit_code = submit.run(str(staging.application))
                 return self._read_outcome(staging, config, submit, exit_code)
         finally:
@@ -138,7 +157,12 @@ class DeltaMergeHook(BaseHook):
         if self._running is not None:
             self._running.on_kill()
 
-    def _prepare(self, staging: Staging, arguments: list[str]) -> SparkSubmit:
+    def _prepare(
+        self,
+        staging: Staging,
+        arguments: list[str],
+        on_application: Callable[[SparkApplication], None] | None,
+    ) -> SparkSubmit:
         submit = SparkSubmit(
             **self._submit_arguments,
             py_files=str(staging.py_files),
@@ -152,6 +176,7 @@ class DeltaMergeHook(BaseHook):
                 *("--staging-folder", str(staging.folder)),
             ],
             temporary=str(staging.temporary),
+            on_application=on_application,
         )
         check_java()
         submit.check_master()

@@ -8,27 +8,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, Connection, redact
+from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.hooks.connection import SparkConnectionError, find_connection
+from airflow_delta_merge.hooks.spark_application import SparkApplication
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-LOCAL_MASTER = "local[*]"
-
 _SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
 _SECONDS_TO_CONNECT = 5.0
-
-
-class SparkConnectionError(DeltaMergeError):
-    """The Spark connection is missing, can't be used for a merge, or its master does not answer."""
 
 
 class SparkSubmit(SparkSubmitHook):
@@ -45,10 +40,21 @@ class SparkSubmit(SparkSubmitHook):
 
     _submit_sp: Popen[str] | None
 
-    def __init__(self, *, temporary: str | None = None, **kwargs: Any) -> None:
-        """:param temporary: folder for temporary files of the driver's JVM; by default the system's."""
+    def __init__(
+        self,
+        *,
+        temporary: str | None = None,
+        on_application: Callable[[SparkApplication], None] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Find the connection, but start nothing yet.
+
+        :param temporary: folder for temporary files of the driver's JVM; by default the system's.
+        :param on_application: called when the Spark application has started.
+        """
         super().__init__(**kwargs)
         self._temporary = temporary
+        self._on_application = on_application
         self.killed = False
         self.last_line = ""
         self._check_connection()
@@ -66,16 +72,7 @@ class SparkSubmit(SparkSubmitHook):
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
         """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
-        try:
-            return super().get_connection(conn_id)
-        except AirflowNotFoundException as error:
-            if conn_id != cls.default_conn_name:
-                # Not an AirflowException, which the base would take for leave to use YARN.
-                raise SparkConnectionError(
-                    f"There is no Airflow connection {conn_id!r}: create it, or leave conn_id away to run Spark on "
-                    "this machine."
-                ) from error
-            return Connection(conn_id=conn_id, conn_type=cls.conn_type, host=LOCAL_MASTER)
+        return find_connection(conn_id)
 
     def _check_connection(self) -> None:
         if self.master == "spark://":
@@ -176,7 +173,20 @@ class SparkSubmit(SparkSubmitHook):
             # Airflow masks the task's log, but not what its workers print of it, nor an error that quotes it.
             masked = str(redact(line))
             self.last_line = masked.strip() or self.last_line
+            self._notice_application(masked)
             yield masked
+
+    def _notice_application(self, line: str) -> None:
+        if self._on_application is None:
+            return
+        application = SparkApplication.told_by(line)
+        if application is None:
+            return
+        try:
+            self._on_application(application)
+        except Exception:  # whoever wants to know is no part of the merge
+            self.log.warning("Nobody could be told of Spark application %s.", application.id, exc_info=True)
+        self._on_application = None
 
 
 def _end_group(leader: Popen[str]) -> None:

@@ -28,7 +28,7 @@ from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 SQL_FILE = ".sql"
 
 _NEEDED = ("target", "source", "on", "clauses")
-# What a pattern or a statement brings itself, with what each argument is when it isn't given.
+# What a pattern brings itself, with what each argument is when it isn't given.
 _PARTS_OF_A_PATTERN: dict[str, Any] = {
     "on": None,
     "clauses": None,
@@ -37,10 +37,11 @@ _PARTS_OF_A_PATTERN: dict[str, Any] = {
     "source_alias": "source",
     "source_dedupe": None,
 }
-_PARTS_OF_A_STATEMENT: dict[str, Any] = {
-    **_PARTS_OF_A_PATTERN,
+#: What a statement brings itself, likewise.
+PARTS_OF_A_STATEMENT: dict[str, Any] = {
     "target": None,
     "source": None,
+    **_PARTS_OF_A_PATTERN,
     "pattern": None,
     "window": None,
     "with_schema_evolution": False,
@@ -122,7 +123,7 @@ def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:
     :raises MergeConfigError: for what no run could make right.
     """
     if sql is not None:
-        _refuse(arguments, _PARTS_OF_A_STATEMENT, "sql is the whole statement", "write no sql")
+        _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "write no sql")
         check_statement_at_parse(sql, arguments["guards"])
         return
     needed: Sequence[str] = _NEEDED

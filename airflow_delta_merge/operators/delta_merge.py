@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
@@ -21,14 +21,16 @@ from airflow_delta_merge.config import (
     SourceDedupe,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
+from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink, commit_address, history_page
 from airflow_delta_merge.operators.arguments import SQL_FILE, build_config, check_arguments, to_plain, window_template
-from airflow_delta_merge.operators.secrets import mask_secrets
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
 
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+    from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.identity import MergeIdentity
     from airflow_delta_merge.patterns import Pattern
     from airflow_delta_merge.result import MergeResult
@@ -134,6 +136,7 @@ class DeltaMergeOperator(BaseOperator):
         "pattern": "json",
         "conf": "json",
     }
+    operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(), CommitLink())
     ui_color = "#a3e3ef"
 
     def __init__(
@@ -209,9 +212,14 @@ class DeltaMergeOperator(BaseOperator):
         self.name = name
         self.spark_binary = spark_binary
         self.verbose = verbose
-        check_arguments(self._config_arguments(), self.sql)
+        # By the links' XCom keys, learnt while the task runs.
+        self.link_addresses: dict[str, str] = {}
+        self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
+
+    def _check_at_parse(self) -> None:
+        check_arguments(self._config_arguments(), self.sql)
 
     def _config_arguments(self) -> dict[str, Any]:
         return {
@@ -267,22 +275,41 @@ class DeltaMergeOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge, and return the result as a dict."""
         config = self._merge_config()
+        settings = self.hook.settings
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", config.to_sql())
-        result = self._merge(config, identity)
+        result = self._merge(config, identity, partial(self._link_application, context))
         self.log.info("%s", describe(result))
+        self.link_addresses[CommitLink().xcom_key] = commit_address(settings.commit_url, result)
         self._announce(context, config, result)
         return result.to_dict()
 
-    def _merge(self, config: MergeConfig | MergeStatement, identity: MergeIdentity | None) -> MergeResult:
+    def _merge(
+        self,
+        config: MergeConfig | MergeStatement,
+        identity: MergeIdentity | None,
+        on_application: Callable[[SparkApplication], None],
+    ) -> MergeResult:
         from airflow_delta_merge.hooks.errors import EmptySourceException
 
         try:
-            return self.hook.merge(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
+            return self.hook.merge(
+                config,
+                identity=identity,
+                max_commit_attempts=self.max_commit_attempts,
+                on_application=on_application,
+            )
         except EmptySourceException as error:
             if config.guards.on_empty_source == "skip":
                 raise AirflowSkipException(str(error)) from error
             raise
+
+    def _link_application(self, context: Context, application: SparkApplication) -> None:
+        """Link to the application's own UI now, and from the task's end on to the history server if it has it."""
+        key = SparkApplicationLink().xcom_key
+        self.link_addresses[key] = history_page(self.hook.settings.history_server_url, application)
+        if address := application.ui_url or self.link_addresses[key]:
+            context["ti"].xcom_push(key=key, value=address)
 
     def _announce(self, context: Context, config: MergeConfig | MergeStatement, result: MergeResult) -> None:
         """Add the target to the assets that this task has changed, once it succeeds."""

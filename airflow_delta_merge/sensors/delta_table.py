@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_delta_merge.hooks.delta_log import TableCondition, check_condition
-from airflow_delta_merge.operators.secrets import mask_secrets
+from airflow_delta_merge.hooks.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -20,8 +20,8 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.secrets import _secrets
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator, describe
-from airflow_delta_merge.operators.secrets import _secrets
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.result import MergeResult
 
@@ -266,7 +266,7 @@ def test_which_values_are_masked(name: str, secret: bool) -> None:
 
 def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.operators.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
     merge = operator(conf={"spark.hadoop.fs.s3a.secret.key": "{{ secret }}"}, name="merge")
     merge.render_template_fields({"secret": "the value"})
     assert masked == ["the value"]

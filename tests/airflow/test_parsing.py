@@ -43,6 +43,24 @@ def test_airflow_finds_the_provider() -> None:
     assert "airflow-provider-delta-merge" in ProvidersManager().providers
 
 
+def test_airflow_finds_the_decorator() -> None:
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+    from airflow_delta_merge.decorators.delta_merge import delta_merge_task
+
+    assert ProvidersManagerTaskRuntime().taskflow_decorators["delta_merge"] is delta_merge_task
+
+
+def test_airflow_finds_the_links() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+    found = set(ProvidersManager().extra_links_class_names)
+    links = {f"{type(link).__module__}.{type(link).__name__}" for link in DeltaMergeOperator.operator_extra_links}
+    assert links <= found
+
+
 def test_modules_that_the_provider_names_exist() -> None:
     from importlib import import_module
 

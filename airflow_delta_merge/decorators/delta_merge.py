@@ -1,0 +1,198 @@
+"""``@task.delta_merge``: a function that says what to merge, and the merge, as one task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from airflow.providers.common.compat.sdk import (
+    DecoratedOperator,
+    TaskDecorator,
+    context_merge,
+    determine_kwargs,
+    task_decorator_factory,
+)
+from airflow.sdk.definitions._internal.types import SET_DURING_EXECUTION
+
+from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.secrets import mask_secrets
+from airflow_delta_merge.operators.arguments import PARTS_OF_A_STATEMENT, check_arguments, to_plain, window_template
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_NEEDED = ("target", "on", "clauses")
+# With none of these in the decorator the function returns the whole merge.
+_SAYING_WHAT = (*_NEEDED, "pattern")
+_OF_THE_FUNCTION = ("source", "sql")
+# What belongs to a merge, with what each is when it isn't given.
+_PARTS: dict[str, Any] = {
+    **{name: nothing for name, nothing in PARTS_OF_A_STATEMENT.items() if name not in _OF_THE_FUNCTION},
+    "update_only_changed": False,
+    "fail_if": [],
+    "on_empty_source": "merge",
+}
+_GUARDS = ("fail_if", "on_empty_source")
+
+
+class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
+    """Merges what a function returns: the source, or a whole merge when the decorator names no part of one.
+
+    :param python_callable: the function.
+    :param op_args: its positional arguments. (templated)
+    :param op_kwargs: its arguments by name. (templated)
+    """
+
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *DeltaMergeOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **DecoratedOperator.template_fields_renderers,
+        **DeltaMergeOperator.template_fields_renderers,
+    }
+    custom_operator_name: str = "@task.delta_merge"
+    overwrite_rtif_after_execution: bool = True
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Collection[Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        _check_function(python_callable, kwargs)
+        self._returned: MergeConfig | MergeStatement | None = None
+        super().__init__(
+            python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, source=SET_DURING_EXECUTION, **kwargs
+        )
+
+    def _check_at_parse(self) -> None:
+        parts = {name: getattr(self, name) for name in _PARTS}
+        self._returns_whole_merge = all(parts[name] is None for name in _SAYING_WHAT)
+        _check_parts(parts)
+
+    def execute(self, context: Context) -> Any:
+        """Call the function, and merge what it returns."""
+        context_merge(context, self.op_kwargs)
+        arguments = determine_kwargs(self.python_callable, self.op_args, context)
+        returned = self.python_callable(*self.op_args, **arguments)
+        if self._returns_whole_merge:
+            self._returned = self._whole_merge(returned)
+            mask_secrets(self._returned.to_dict())
+        else:
+            self.source = self._source(returned)
+            # A source may be a template or the name of a file, as the operator's.
+            self._do_render_template_fields(self, ("source",), context, self.get_template_env(), set())
+        return super().execute(context)
+
+    def _merge_config(self) -> MergeConfig | MergeStatement:
+        return self._returned if self._returned is not None else super()._merge_config()
+
+    def dry_run(self) -> None:
+        """Refuse: what would be merged is known only from the function, which may do more than tell it."""
+        raise NotImplementedError(
+            f"{_name(self.python_callable)} is not called for a dry run: call it yourself, and give what it returns to "
+            "a DeltaMergeOperator as source, or as a whole merge to DeltaMergeHook.plan."
+        )
+
+    def _whole_merge(self, returned: Any) -> MergeConfig | MergeStatement:
+        if isinstance(returned, (MergeConfig, MergeStatement)):
+            return returned
+        needed = ", ".join(_NEEDED)
+        return self._refuse(returned, f"without {needed} in the decorator it is to return a MergeConfig.")
+
+    def _source(self, returned: Any) -> Any:
+        if isinstance(returned, (MergeConfig, MergeStatement)):
+            return self._refuse(
+                returned, "with target, on and clauses in the decorator it is to return the source alone."
+            )
+        is_source = isinstance(returned, (str, Mapping, MergeSource, os.PathLike)) or (
+            isinstance(returned, (list, tuple)) and all(isinstance(path, (str, os.PathLike)) for path in returned)
+        )
+        if not is_source:
+            return self._refuse(
+                returned, "it is to return the source: a query, a table's name, a path, a list of paths or a dict."
+            )
+        if not returned:
+            return self._refuse(returned, "there is nothing to merge in an empty one.")
+        return to_plain(returned)
+
+    def _refuse(self, returned: Any, rule: str) -> NoReturn:
+        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+        what = "None" if returned is None else f"a value of type {type(returned).__name__}"
+        raise DeltaMergeFailException(f"{_name(self.python_callable)} returned {what}, but {rule}")
+
+
+def delta_merge_task(
+    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+) -> TaskDecorator:
+    """Make a merge of a function: ``@task.delta_merge(target=…, on=…, clauses=…)``.
+
+    The function returns the source, in any of the forms that
+    :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` takes; a dict is always a source. With none
+    of ``target``, ``on``, ``clauses`` and ``pattern`` in the decorator it returns the whole merge, as a
+    :class:`~airflow_delta_merge.config.MergeConfig` or :class:`~airflow_delta_merge.config.MergeStatement`. Templates
+    in a source are rendered, a whole merge is taken as it is.
+
+    :param python_callable: the function.
+    :param multiple_outputs: whether each number of the result has an XCom of its own, as by default.
+    :param kwargs: the operator's arguments, without ``source`` and ``sql``.
+    :raises MergeConfigError: for what no run could make right.
+    """
+    if python_callable is not None:
+        _check_function(python_callable, kwargs)
+    # Tasks that are mapped are built only when they run, so this is the place to look at what is known.
+    needed = _needed(kwargs)
+    if all(kwargs.get(name) is not None for name in needed) and not isinstance(kwargs.get("clauses"), Iterator):
+        parts = {name: to_plain(kwargs.get(name, nothing)) for name, nothing in _PARTS.items()}
+        _check_parts({**parts, "window": window_template(kwargs.get("window"))})
+    return task_decorator_factory(
+        python_callable=python_callable,
+        multiple_outputs=True if multiple_outputs is None else multiple_outputs,
+        decorated_operator_class=_DeltaMergeDecoratedOperator,
+        **kwargs,
+    )
+
+
+def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    if iscoroutinefunction(function):
+        raise MergeConfigError(f"{_name(function)} is async, which @task.delta_merge does not await: use a plain def.")
+    if given := [name for name in _OF_THE_FUNCTION if arguments.get(name) is not None]:
+        raise MergeConfigError(
+            f"{_name(function)} returns what is merged: leave {', '.join(given)} out of the decorator."
+        )
+
+
+def _check_parts(parts: dict[str, Any]) -> None:
+    """Check what the decorator says of the merge.
+
+    :param parts: those of :data:`_PARTS`, made plain by :func:`to_plain`.
+    """
+    if all(parts[name] is None for name in _SAYING_WHAT):
+        if given := [name for name, nothing in _PARTS.items() if parts[name] != nothing]:
+            raise MergeConfigError(
+                f"Without {', '.join(_NEEDED)} the function returns the whole merge: leave out {', '.join(given)} too."
+            )
+        return
+    if missing := [name for name in _needed(parts) if parts[name] is None]:
+        raise MergeConfigError(
+            f"The decorator has {', '.join(_NEEDED)}, or target and pattern, or none of them when the function returns "
+            f"a MergeConfig; there is no {', '.join(missing)}."
+        )
+    arguments = {name: part for name, part in parts.items() if name not in _GUARDS}
+    clauses = arguments["clauses"]
+    arguments["clauses"] = [clauses] if isinstance(clauses, (Mapping, str)) else clauses
+    guards = {name: parts[name] for name in _GUARDS}
+    check_arguments({**arguments, "source": "stand_in", "guards": guards}, None)
+
+
+def _needed(parts: Mapping[str, Any]) -> Sequence[str]:
+    return _NEEDED if parts.get("pattern") is None else _NEEDED[:1]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"The function {getattr(function, '__name__', repr(function))}"

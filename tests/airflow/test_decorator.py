@@ -1,0 +1,193 @@
+"""``@task.delta_merge``: what the function may return, what is refused at once, mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+
+from airflow_delta_merge.config import (
+    MergeConfig,
+    MergeSource,
+    MergeStatement,
+    when_matched_delete,
+    when_matched_update_all,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.patterns import Upsert
+from airflow_delta_merge.result import MergeResult
+
+PARTS: dict[str, Any] = {
+    "target": "db.t",
+    "on": ["id"],
+    "clauses": [when_matched_update_all(), when_not_matched_insert_all()],
+}
+AROUND: dict[str, Any] = {"exactly_once": False, "asset_events": "never", "name": "merge"}
+WHOLE = MergeConfig(**PARTS, source="other", guards={"on_empty_source": "skip"})
+
+
+def decorated(function: Callable[..., Any], *arguments: Any, **parts: Any) -> Any:
+    """The operator that the decorator makes of a function."""
+    with DAG("decorated", schedule=None, params={"day": "2026-03-01"}):
+        return task.delta_merge(**parts)(function)(*arguments).operator
+
+
+@pytest.fixture
+def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeConfig | MergeStatement]:
+    """What would have been merged."""
+    seen: list[MergeConfig | MergeStatement] = []
+
+    def merge(self: DeltaMergeHook, config: MergeConfig | MergeStatement, **_: Any) -> MergeResult:
+        seen.append(config)
+        return MergeResult(table="t", version_read=0, version=1, executor="", executor_reason="", num_inserted_rows=3)
+
+    monkeypatch.setattr(DeltaMergeHook, "merge", merge)
+    return seen
+
+
+def run(operator: DeltaMergeOperator) -> Any:
+    context: Any = {"params": {"day": "2026-03-01"}, "ti": None}
+    operator.render_template_fields(context)
+    return operator.execute(context)
+
+
+def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig | MergeStatement]) -> None:
+    def day() -> str:
+        return "/in/day.parquet"
+
+    pattern = Upsert(keys=("id",))
+    run(decorated(day, target="db.t", pattern=pattern, **AROUND))
+    assert merged == [pattern.to_config(target="db.t", source="/in/day.parquet")]
+    with pytest.raises(MergeConfigError, match="brings its own condition and clauses; leave out on"):
+        task.delta_merge(target="db.t", pattern=pattern, on=["id"])
+
+
+@pytest.mark.parametrize(
+    ("returned", "source"),
+    [
+        ("SELECT 1 AS id", MergeSource(query="SELECT 1 AS id")),
+        ("db.s", MergeSource(table="db.s")),
+        (Path("/in/a.csv"), MergeSource.of_path("/in/a.csv")),
+        (["/in/a.json", Path("/in/b.json")], MergeSource.of_path(["/in/a.json", "/in/b.json"])),
+        (
+            {"path": "/in/a.csv", "options": {"header": True}},
+            MergeSource.of_path("/in/a.csv", options={"header": True}),
+        ),
+        (MergeSource(table="db.s"), MergeSource(table="db.s")),
+        ("/in/{{ params.day }}.parquet", MergeSource.of_path("/in/2026-03-01.parquet")),
+    ],
+)
+def test_the_function_returns_the_source(returned: Any, source: MergeSource, merged: list[Any]) -> None:
+    result = run(decorated(lambda: returned, task_id="merge", **PARTS, **AROUND))
+    assert merged == [MergeConfig(**PARTS, source=source)]
+    assert result["num_inserted_rows"] == 3
+
+
+def test_the_function_gets_its_arguments_and_the_context(merged: list[Any]) -> None:
+    def pick(folder: str, params: Any = None) -> str:
+        return f"{folder}/{params['day']}.csv"
+
+    operator = decorated(pick, "/in/{{ params.day }}", **PARTS, **AROUND)
+    assert (operator.task_id, operator.custom_operator_name) == ("pick", "@task.delta_merge")
+    run(operator)
+    assert merged[0].source.paths == ("/in/2026-03-01/2026-03-01.csv",)
+
+
+@pytest.mark.parametrize("whole", [WHOLE, MergeStatement(sql="MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE")])
+def test_the_function_returns_a_whole_merge(whole: MergeConfig | MergeStatement, merged: list[Any]) -> None:
+    run(decorated(lambda: whole, task_id="merge", **AROUND))
+    assert merged == [whole]
+
+
+@pytest.mark.parametrize(
+    ("returned", "parts", "sentence"),
+    [
+        (None, PARTS, "The function <lambda> returned None, but it is to return the source: a query"),
+        (7, PARTS, "returned a value of type int, but it is to return the source"),
+        ([1, 2], PARTS, "type list, but it is to return the source"),
+        ("", PARTS, "type str, but there is nothing to merge in an empty one"),
+        (WHOLE, PARTS, "type MergeConfig, but with target, on and clauses in the decorator"),
+        ("db.s", {}, "type str, but without target, on, clauses in the decorator it is to return a MergeConfig"),
+        ({"path": "/in", "optoins": {}}, PARTS, "source has unknown keys: optoins"),
+    ],
+)
+def test_what_is_no_source_is_refused_without_retries(
+    returned: Any, parts: dict[str, Any], sentence: str, merged: list[Any]
+) -> None:
+    with pytest.raises(DeltaMergeFailException, match=sentence):
+        run(decorated(lambda: returned, task_id="merge", **parts, **AROUND))
+    assert merged == []
+
+
+async def awaited() -> str:
+    return "db.s"
+
+
+def source() -> str:
+    return "db.s"
+
+
+@pytest.mark.parametrize(
+    ("function", "parts", "sentence"),
+    [
+        (source, {"on": ["id"]}, "target and pattern, or none of them .* there is no target, clauses"),
+        (source, {"fail_if": ["num_deleted_rows > 1"], "null_safe": True}, "leave out null_safe, fail_if too"),
+        (source, PARTS | {"source": "db.s"}, "source returns what is merged: leave source out"),
+        (source, {"sql": "MERGE INTO t USING s"}, "leave sql out"),
+        (source, PARTS | {"clauses": [when_matched_delete(), when_matched_update_all()]}, "could never apply"),
+        (source, PARTS | {"on": "id"}, r"write on=\['id'\]"),
+        (source, PARTS | {"fail_if": {"deleted_rows": 1}}, "none of"),
+        (awaited, PARTS, "awaited is async"),
+    ],
+)
+def test_refused_at_parse(function: Any, parts: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MergeConfigError, match=sentence):
+        decorated(function, **parts)
+
+
+def test_a_task_that_will_be_mapped_is_checked_where_it_is_decorated() -> None:
+    with pytest.raises(MergeConfigError, match="could never apply"):
+        task.delta_merge(**PARTS | {"clauses": [when_matched_delete(), when_matched_update_all()]})
+
+
+def test_arguments_may_come_from_upstream_or_the_dag() -> None:
+    with DAG("defaults", schedule=None, default_args={"on": ["id"], "clauses": PARTS["clauses"]}):
+        upstream = DeltaMergeOperator(task_id="up", source="s", target="t")
+        merge = task.delta_merge(target=upstream.output["table"])(source)()
+    assert merge.operator.upstream_task_ids == {"up"}
+
+
+def test_mapping_merges_each(merged: list[Any]) -> None:
+    with DAG("mapped", schedule=None):
+
+        @task.delta_merge(**PARTS, **AROUND)
+        def pick(folder: str, day: str) -> str:
+            return f"{folder}/{day}"
+
+        mapped = pick.partial(folder="/in").expand(day=["a", "b"]).operator
+    for day in ("a", "b"):
+        run(mapped.unmap({"op_kwargs": {"day": day}}))
+    assert [config.source.paths for config in merged] == [("/in/a",), ("/in/b",)]
+    assert mapped.multiple_outputs is True, "each number has an XCom of its own"
+
+
+def test_a_dry_run_does_not_call_the_function(merged: list[Any]) -> None:
+    with pytest.raises(NotImplementedError, match="The function source is not called for a dry run"):
+        decorated(source, **PARTS).dry_run()
+
+
+def test_secrets_that_a_function_returns_are_masked(monkeypatch: pytest.MonkeyPatch, merged: list[Any]) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    secret = {"path": "/in", "options": {"password": "of the source"}}
+    run(decorated(lambda: secret, task_id="merge", **PARTS, **AROUND))
+    whole = MergeConfig(**PARTS, source={"path": "/in", "options": {"password": "of the whole"}})
+    run(decorated(lambda: whole, task_id="merge", **AROUND))
+    assert masked == ["of the source", "of the whole"]
