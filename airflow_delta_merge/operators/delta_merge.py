@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from airflow_delta_merge.result import MergeResult
 
 
+_CONF_AT_RUN_TIME = (
+    "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
+    "time could set any property of Spark."
+)
 _NEEDED = ("target", "source", "on", "clauses")
 # What makes a statement, with what each is when it isn't given.
 _PARTS_OF_A_STATEMENT: dict[str, Any] = {
@@ -96,7 +100,8 @@ class DeltaMergeOperator(BaseOperator):
         scheduled on the asset then run. A target by a relative path has no asset.
     :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
         runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
-    :param conf: Spark properties; they go before this package's own. (templated)
+    :param conf: Spark properties; they go before this package's own. Their names stand in the DAG, their values may be
+        templates; the connection's ``allowed_conf`` may restrict the names. (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
@@ -195,7 +200,7 @@ class DeltaMergeOperator(BaseOperator):
         self.max_commit_attempts = max_commit_attempts
         self.asset_events = asset_events
         self.conn_id = conn_id
-        self.conf = dict(conf) if isinstance(conf, Mapping) else conf
+        self.conf = to_plain(conf)
         self.jars = jars
         self.packages = packages
         self.driver_memory = driver_memory
@@ -211,6 +216,8 @@ class DeltaMergeOperator(BaseOperator):
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
 
     def _check_at_parse(self) -> None:
+        if self.conf is not None and not isinstance(self.conf, Mapping):
+            raise MergeConfigError(_CONF_AT_RUN_TIME)
         arguments = self._config_arguments()
         if self.sql is None:
             if missing := [name for name in _NEEDED if arguments[name] is None]:
@@ -334,6 +341,10 @@ class DeltaMergeOperator(BaseOperator):
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
+        if self.conf is not None and id(self.conf) in kwargs.get("seen_oids", ()):  # mapped over what a task returned
+            from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+            raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
         super()._do_render_template_fields(*args, **kwargs)
         mask_secrets(self.conf, self.source)
 

@@ -45,7 +45,11 @@ class _HasDict(Protocol):
 
 
 def to_plain(value: Any) -> Any:
-    """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates."""
+    """Turn targets, sources and clauses into dicts and lists of strings, where Airflow finds and renders templates.
+
+    What is plain already stays the same object: by that Airflow knows a mapped task's values, which come from other
+    tasks, and doesn't take them for templates. A copy would be rendered, whatever stands in it.
+    """
     if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable)):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
@@ -53,10 +57,17 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: to_plain(item) for name, item in value.items()}
+        items = {name: to_plain(item) for name, item in value.items()}
+        return value if type(value) is dict and _are_same(items.values(), value.values()) else items
     if isinstance(value, Iterable) and not is_dataclass(value):
-        return [to_plain(item) for item in value]
+        plain = list(value)
+        made = [to_plain(item) for item in plain]
+        return value if type(value) is list and _are_same(made, plain) else made
     return value
+
+
+def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(a is b for a, b in zip(one, other, strict=True))
 
 
 def check_at_parse(arguments: Mapping[str, Any]) -> None:
