@@ -72,6 +72,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", required=True, help="file with the merge config as JSON")
     parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
     parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
+    parser.add_argument("--allowed-locations", help="file with a JSON list of the locations to which it is held")
     parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
     parser.add_argument("--dry-run", action="store_true", help="count what the merge would do and commit nothing")
     parser.add_argument("--explain", action="store_true", help="with --dry-run: Spark's plans too")
@@ -87,14 +88,24 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     identity = None
     if options.identity:
         identity = MergeIdentity.from_json(Path(options.identity).read_text(encoding="utf-8"))
+    allowed = None
+    if options.allowed_locations:
+        allowed = json.loads(Path(options.allowed_locations).read_text(encoding="utf-8"))
     result_path = Path(options.result)
     spark = _session()
     try:
         log.info("%s", describe_application(spark))
         if options.dry_run:
-            outcome = {"plan": engine.plan(spark, config, explain=options.explain).to_dict()}
+            plan = engine.plan(spark, config, explain=options.explain, allowed_locations=allowed)
+            outcome = {"plan": plan.to_dict()}
         else:
-            result = engine.merge(spark, config, identity=identity, max_commit_attempts=options.max_commit_attempts)
+            result = engine.merge(
+                spark,
+                config,
+                identity=identity,
+                max_commit_attempts=options.max_commit_attempts,
+                allowed_locations=allowed,
+            )
             outcome = {"result": result.to_dict()}
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)

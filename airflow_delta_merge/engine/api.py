@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeGuards, MergeStatement, to_json
+from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
@@ -25,6 +27,7 @@ def merge(
     *,
     identity: MergeIdentity | None = None,
     max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+    allowed_locations: Sequence[str] | None = None,
 ) -> MergeResult:
     """Merge as a config or a statement says and commit.
 
@@ -33,7 +36,9 @@ def merge(
         recorded result is returned, marked ``already_committed``, and nothing is done.
     :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
         from the table and the source as they are then.
-    :raises MergeConfigError: when an expression or the query of the config is not one.
+    :param allowed_locations: paths from the root or URIs, under which all files must lie that the merge reads or
+        writes; by default they may lie anywhere.
+    :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
     :raises MergeGuardError: when the merge would overstep one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
@@ -41,7 +46,8 @@ def merge(
     """
     gateway = Gateway(spark)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
-    with statements_of(gateway, config, create=True) as statement:
+    allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
+    with statements_of(gateway, config, create=True, allowed=allowed) as statement:
         return until_committed(
             gateway,
             lambda attempt: _command(
@@ -51,6 +57,7 @@ def merge(
                 attempt=attempt,
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
+                allowed=allowed,
             ).run_merge(),
             max_commit_attempts,
         )
@@ -83,7 +90,13 @@ def merge_sql(
 
 
 @raises_merge_errors
-def plan(spark: SparkSession, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
+def plan(
+    spark: SparkSession,
+    config: MergeConfig | MergeStatement,
+    *,
+    explain: bool = False,
+    allowed_locations: Sequence[str] | None = None,
+) -> MergePlan:
     """Count what a merge would do, row by row and file by file, without writing a file or committing.
 
     It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase. A
@@ -91,12 +104,14 @@ def plan(spark: SparkSession, config: MergeConfig | MergeStatement, *, explain: 
 
     :param spark: as for :func:`merge`.
     :param explain: whether to tell Spark's physical plans too.
+    :param allowed_locations: as for :func:`merge`.
     :raises MergeConfigError: as :func:`merge`.
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
     gateway = Gateway(spark)
-    with statements_of(gateway, config, create=False) as statement:
-        command = _command(gateway, statement(), update_only_changed=config.update_only_changed)
+    allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
+    with statements_of(gateway, config, create=False, allowed=allowed) as statement:
+        command = _command(gateway, statement(), update_only_changed=config.update_only_changed, allowed=allowed)
         return command.plan_merge(explain=explain)
 
 
@@ -108,10 +123,13 @@ def _command(
     attempt: int = 1,
     update_only_changed: bool = False,
     guards: MergeGuards = NO_GUARDS,
+    allowed: AllowedLocations | None = None,
 ) -> MergeIntoCommand:
     metrics = MergeMetrics()
     with metrics.phase("resolve"):
         resolved = ResolvedMerge(gateway, statement)
+        if allowed is not None:
+            allowed.check_merge(resolved)
         metrics.bind(resolved.sql_metrics())
     return MergeIntoCommand(
         gateway,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.delta_jvm import columns_from, columns_of, is_delta_path
+from airflow_delta_merge.engine.delta_jvm import analysed_plan, columns_from, columns_of, is_delta_path
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from airflow_delta_merge.config import CreateTable, MergeTarget
+    from airflow_delta_merge.engine.allowed_locations import AllowedLocations
     from airflow_delta_merge.engine.delta_jvm import Gateway
 
 
-def create_if_missing(gateway: Gateway, target: MergeTarget, table: CreateTable, source: str) -> None:
+def create_if_missing(
+    gateway: Gateway, target: MergeTarget, table: CreateTable, source: str, allowed: AllowedLocations | None
+) -> None:
     """Make the target unless it is there; when others make it at the same time, one of them does.
 
     :param source: the source as a relation in SQL.
@@ -19,6 +24,8 @@ def create_if_missing(gateway: Gateway, target: MergeTarget, table: CreateTable,
     """
     if _exists(gateway, target):
         return
+    if allowed is not None:
+        allowed.check_new_table(target, analysed_plan(_rows(gateway, source)))
     gateway.spark.sql(table.to_sql(target.to_sql(), _columns(gateway, table, source))).collect()
 
 
@@ -31,4 +38,8 @@ def _exists(gateway: Gateway, target: MergeTarget) -> bool:
 def _columns(gateway: Gateway, table: CreateTable, source: str) -> str:
     if table.columns is not None:
         return columns_from(gateway, table.columns)
-    return columns_of(gateway.spark.sql(f"SELECT * FROM {source}"))  # noqa: S608  a relation is SQL by nature
+    return columns_of(_rows(gateway, source))
+
+
+def _rows(gateway: Gateway, source: str) -> DataFrame:
+    return gateway.spark.sql(f"SELECT * FROM {source}")  # noqa: S608  a relation is SQL by nature

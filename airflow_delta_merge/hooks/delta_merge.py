@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.connection import DEFAULT_CONNECTION, ConnectionSettings, find_connection
 from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
+from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Staging, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
@@ -163,6 +164,10 @@ class DeltaMergeHook(BaseHook):
         arguments: list[str],
         on_application: Callable[[SparkApplication], None] | None,
     ) -> SparkSubmit:
+        policy = ConnectionPolicy.of(self.conn_id, find_connection(self.conn_id).extra_dejson)
+        policy.check_conf(self._property_names())
+        if policy.allowed_locations is not None:
+            staging.write_allowed_locations(policy.allowed_locations)
         submit = SparkSubmit(
             **self._submit_arguments,
             py_files=str(staging.py_files),
@@ -171,6 +176,7 @@ class DeltaMergeHook(BaseHook):
                 *("--config", str(staging.config)),
                 *("--result", str(staging.result)),
                 *(("--identity", str(staging.identity)) if staging.identity.exists() else ()),
+                *(("--allowed-locations", str(bounds)) if (bounds := staging.allowed_locations).exists() else ()),
                 *arguments,
                 *("--parent-pid", str(os.getpid())),
                 *("--staging-folder", str(staging.folder)),
@@ -184,9 +190,16 @@ class DeltaMergeHook(BaseHook):
         staging.write_properties(self._properties(submit, staging))
         return submit
 
+    def _property_names(self) -> list[str]:
+        """The properties that this merge sets by itself, also by arguments of other names that load code."""
+        by_argument = {"jars": "spark.jars", "packages": "spark.jars.packages"}
+        return [*self.conf, *(name for argument, name in by_argument.items() if self._submit_arguments[argument])]
+
     def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         defaults: dict[str, Any] = {
             "spark.log.level": "WARN",
+            # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
+            "spark.sql.variable.substitute": "false",
             # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
             "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
         }

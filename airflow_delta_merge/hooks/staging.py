@@ -6,10 +6,11 @@ or in an environment variable, where every user of the machine could read it.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,10 @@ class Staging:
         return self.folder / "identity.json"
 
     @property
+    def allowed_locations(self) -> Path:
+        return self.folder / "allowed_locations.json"
+
+    @property
     def temporary(self) -> Path:
         """For Java's and Spark's own temporary files, which a JVM that is killed leaves behind."""
         return self.folder / "tmp"
@@ -76,6 +81,10 @@ class Staging:
         """Write Spark properties as a Java properties file."""
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
         _write_private(self.properties, "".join(lines))
+
+    def write_allowed_locations(self, locations: Sequence[str]) -> None:
+        """Write under which locations all files of the merge have to lie."""
+        _write_private(self.allowed_locations, json.dumps(list(locations)))
 
 
 @contextmanager

@@ -80,7 +80,11 @@ class _HasDict(Protocol):
 
 
 def to_plain(value: Any) -> Any:
-    """Turn targets, sources, clauses and their like into dicts and lists of texts, where Airflow finds templates."""
+    """Turn targets, sources, clauses and their like into dicts and lists of texts, where Airflow finds templates.
+
+    What is plain already stays the same object: by that Airflow knows a mapped task's values, which come from other
+    tasks, and doesn't take them for templates. A copy would be rendered, whatever stands in it.
+    """
     if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable, MergeWindow, Pattern)):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
@@ -88,10 +92,17 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: to_plain(item) for name, item in value.items()}
+        items = {name: to_plain(item) for name, item in value.items()}
+        return value if type(value) is dict and _are_same(items.values(), value.values()) else items
     if isinstance(value, Iterable) and not is_dataclass(value):
-        return [to_plain(item) for item in value]
+        plain = list(value)
+        made = [to_plain(item) for item in plain]
+        return value if type(value) is list and _are_same(made, plain) else made
     return value
+
+
+def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(a is b for a, b in zip(one, other, strict=True))
 
 
 def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
@@ -99,7 +110,7 @@ def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any
     if isinstance(window, str):
         window = {"column": window}
     plain = to_plain(window)
-    return {**_INTERVAL, **plain} if isinstance(plain, Mapping) else plain
+    return {**_INTERVAL, **plain} if isinstance(plain, Mapping) and not _INTERVAL.keys() <= plain.keys() else plain
 
 
 def build_config(arguments: Mapping[str, Any]) -> MergeConfig:

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from airflow_delta_merge.result import MergeResult
 
 
+_CONF_AT_RUN_TIME = (
+    "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
+    "time could set any property of Spark."
+)
+
+
 class DeltaMergeOperator(BaseOperator):
     """Merges rows into a Delta table, by this package's engine on Spark.
 
@@ -94,7 +100,8 @@ class DeltaMergeOperator(BaseOperator):
         scheduled on the asset then run. A target by a relative path has no asset.
     :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
         runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
-    :param conf: Spark properties; they go before this package's own. (templated)
+    :param conf: Spark properties; they go before this package's own. Their names stand in the DAG, their values may be
+        templates; the connection's ``allowed_conf`` may restrict the names. (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
@@ -201,7 +208,7 @@ class DeltaMergeOperator(BaseOperator):
         self.max_commit_attempts = max_commit_attempts
         self.asset_events = asset_events
         self.conn_id = conn_id
-        self.conf = dict(conf) if isinstance(conf, Mapping) else conf
+        self.conf = to_plain(conf)
         self.jars = jars
         self.packages = packages
         self.driver_memory = driver_memory
@@ -214,6 +221,8 @@ class DeltaMergeOperator(BaseOperator):
         self.verbose = verbose
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
+        if self.conf is not None and not isinstance(self.conf, Mapping):
+            raise MergeConfigError(_CONF_AT_RUN_TIME)
         self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
@@ -355,6 +364,10 @@ class DeltaMergeOperator(BaseOperator):
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
+        if self.conf is not None and id(self.conf) in kwargs.get("seen_oids", ()):  # mapped over what a task returned
+            from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+
+            raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
         super()._do_render_template_fields(*args, **kwargs)
         mask_secrets(self.conf, self.source)
 

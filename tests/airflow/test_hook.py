@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -169,6 +170,43 @@ def test_connection_decides(connection: Callable[[str], None]) -> None:
     assert "--queue q" in command
     connection('{"conn_type": "spark", "host": "local[1]"}')
     assert SparkSubmit().master == "local[1]"
+
+
+# What the connection allows.
+
+
+def bounded(**extra: Any) -> str:
+    return json.dumps({"conn_type": "spark", "host": "local[1]", "extra": extra})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"conf": {"spark.sql.ansi.enabled": "true", "spark.driver.extraJavaOptions": "-x"}}, "extraJavaOptions"),
+        ({"conf": {"spark.sqlx": "1"}}, "spark.sqlx"),
+        ({"jars": "/tmp/evil.jar"}, "spark.jars"),
+        ({"packages": "evil:evil:1"}, "spark.jars.packages"),
+    ],
+)
+def test_only_allowed_properties(connection: Callable[[str], None], arguments: dict[str, Any], refused: str) -> None:
+    connection(bounded(allowed_conf=["spark.sql.*", "spark.driver.memory"]))
+    with pytest.raises(DeltaMergeException, match=rf"set {refused if 'conf' not in arguments else '.*' + refused};"):
+        DeltaMergeHook(**arguments).merge(config("/no/table"))
+
+
+def test_bounds_are_lists(connection: Callable[[str], None]) -> None:
+    connection(bounded(allowed_locations="/data"))
+    with pytest.raises(
+        DeltaMergeException, match=r"allowed_locations in the extra of .* is a list of texts, not '/data'"
+    ):
+        DeltaMergeHook().merge(config("/data/table"))
+
+
+def test_only_allowed_locations(table: Path, tmp_path: Path, connection: Callable[[str], None]) -> None:
+    connection(bounded(allowed_locations=[str(tmp_path / "else")]))
+    error = failure(config(table))
+    assert f"it lies under none of the allowed_locations of the Spark connection ({tmp_path}/else)" in str(error)
+    assert isinstance(error, AirflowFailException), "another try would do no better"
 
 
 # Death. A merge that would take for ever is ended by various hands.

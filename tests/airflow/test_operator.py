@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from airflow_delta_merge.config import (
@@ -198,6 +199,40 @@ def test_templates_are_rendered_everywhere() -> None:
     assert merge.source == {"path": "/in/2026-01-31.csv", "options": {"header": True, "nullValue": "-"}}
     assert merge.clauses[0]["values"] == [["a", "source.a + 1"]]
     assert merge.clauses[0]["condition"] == "source.day = '2026-01-31'"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"source": "/in/{{ x }}"}, {"source": {"path": "/in/{{ x }}"}}, {"on": ["{{ x }}"]}]
+)
+def test_what_another_task_returned_is_no_template(changes: dict[str, Any]) -> None:
+    """Airflow tells the values of a mapped task by their identity, so they must not be copied before."""
+    merge = operator(**changes, name="merge")
+    ((field, value),) = changes.items()
+    _render_mapped(merge, value)
+    assert getattr(merge, field) == value
+
+
+def test_properties_of_spark_have_their_names_in_the_dag() -> None:
+    operator(conf={"spark.sql.shuffle.partitions": "{{ params.partitions }}"})
+    with DAG("some", schedule=None):
+        upstream = operator()
+        for task_id, conf in (("template", "{{ dag_run.conf['spark'] }}"), ("output", upstream.output)):
+            with pytest.raises(MergeConfigError, match="names stand in the DAG file"):
+                DeltaMergeOperator(**GOOD, task_id=task_id, conf=conf)
+    conf = {"spark.jars": "/tmp/evil.jar"}
+    with pytest.raises(AirflowFailException, match="names stand in the DAG file"):
+        _render_mapped(operator(conf=conf, name="merge"), conf)
+
+
+def _render_mapped(merge: DeltaMergeOperator, value: Any) -> None:
+    """As Airflow renders a task that was mapped over a value which another task returned."""
+    merge._do_render_template_fields(
+        parent=merge,
+        template_fields=merge.template_fields,
+        context={"x": "RENDERED"},
+        jinja_env=merge.get_template_env(),
+        seen_oids={id(value)},
+    )
 
 
 def test_values_that_make_no_merge_fail_before_spark_starts() -> None:

@@ -87,3 +87,10 @@ def test_properties_are_escaped(value: object, written: str) -> None:
     with staged(CONFIG) as staging:
         staging.write_properties({"spark.some": value})
         assert staging.properties.read_text(encoding="utf-8") == f"spark.some={written}\n"
+
+
+def test_a_name_adds_no_line_to_the_properties() -> None:
+    with staged(CONFIG) as staging:
+        staging.write_properties({"spark.a\nspark.jars": "/x.jar\r\nspark.b=c", "#": "\u2028"})
+        written = staging.properties.read_text(encoding="utf-8")
+    assert written == "spark.a\\u000aspark.jars=/x.jar\\u000d\\u000aspark.b\\=c\n\\#=\\u2028\n"

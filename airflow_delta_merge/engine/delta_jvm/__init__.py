@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
+from airflow_delta_merge.engine.delta_jvm.reads import (
+    FILE_FORMATS,
+    locations_of,
+    locations_of_merge,
+    qualified,
+    reads_of_text,
+)
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
-from airflow_delta_merge.engine.delta_jvm.tables import columns_from, columns_of, is_delta_path
+from airflow_delta_merge.engine.delta_jvm.tables import analysed_plan, columns_from, columns_of, is_delta_path
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
 __all__ = [
+    "FILE_FORMATS",
     "Equality",
     "FileSet",
     "Gateway",
@@ -24,10 +32,15 @@ __all__ = [
     "ResolvedClause",
     "ResolvedMerge",
     "TrackingColumn",
+    "analysed_plan",
     "columns_from",
     "columns_of",
     "is_delta_path",
+    "locations_of",
+    "locations_of_merge",
+    "qualified",
     "raises_merge_errors",
+    "reads_of_text",
     "shown_in_spark_ui",
     "without_call_sites",
 ]

@@ -6,13 +6,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
 from airflow_delta_merge.exceptions import MergeConfigError
 
 
 def is_delta_path(gateway: Gateway, path: str) -> bool:
     """Whether a folder holds a Delta table."""
     return bool(gateway.java_class("io.delta.tables.DeltaTable").isDeltaTable(gateway.session, path))
+
+
+def analysed_plan(frame: DataFrame) -> JavaObject:
+    """A frame's analysed plan."""
+    return jdf(frame).queryExecution().analyzed()
 
 
 def columns_of(frame: DataFrame) -> str:

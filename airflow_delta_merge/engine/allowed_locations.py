@@ -1,0 +1,135 @@
+"""The bounds of a merge: which files it may read and write, whatever its config or statement says.
+
+Looked at twice. Before Spark looks anything up, for the paths that the config and its SQL name; Spark reads files
+already to learn their columns. And once the statement is resolved, for all that names and views turned out to be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
+from airflow_delta_merge.engine.delta_jvm import (
+    FILE_FORMATS,
+    Gateway,
+    JavaObject,
+    ResolvedMerge,
+    locations_of,
+    locations_of_merge,
+    qualified,
+    reads_of_text,
+)
+from airflow_delta_merge.exceptions import MergeConfigError
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.config import MergeTarget
+
+# A slash within braces, by which a pattern's parts make `..` only when it is expanded.
+_SLASH_IN_BRACES = re.compile(r"\{[^}]*/")
+# Options that set the file system up (fs.s3a.endpoint) or name another file (avroSchemaUrl, rowValidationXSDPath).
+_REACHING_OPTION = re.compile(r"\.|(?<!^base)(url|path)s?$", re.IGNORECASE)
+
+
+class AllowedLocations:
+    """Holds a merge to folders.
+
+    :param gateway: the session's JVM.
+    :param locations: paths from the root or URIs; what lies at or under one of them is allowed.
+    """
+
+    def __init__(self, gateway: Gateway, locations: Sequence[str]) -> None:
+        self._gateway = gateway
+        self._told = ", ".join(locations) or "there are none"
+        self._allowed = [qualified(gateway, location) for location in locations]
+
+    def check_config(self, config: MergeConfig | MergeStatement, expressions: Iterable[str]) -> None:
+        """Look at a merge's texts and paths, before anything is read.
+
+        :param expressions: its conditions and values.
+        :raises MergeConfigError: when a path is not allowed, or something in the SQL runs code.
+        """
+        if isinstance(config, MergeStatement):
+            self._check_text(config.sql)
+        else:
+            self._check_text(f"SELECT * FROM {config.target.to_sql()}")  # noqa: S608  quoted
+            self._check_source(config.source)
+        for expression in (*expressions, *config.guards.fail_if):
+            self._check_text(expression, expression=True)
+
+    def check_merge(self, merge: ResolvedMerge) -> None:
+        """Look at where all lies that a resolved merge reads and writes.
+
+        :raises MergeConfigError: when some of it is not allowed.
+        """
+        for location in locations_of_merge(self._gateway, merge):
+            self._check_path(location)
+
+    def check_new_table(self, target: MergeTarget, source: JavaObject) -> None:
+        """Look at what a target is about to be made from.
+
+        :param source: the source's analysed plan.
+        :raises MergeConfigError: when it is not allowed, or the table's place isn't known.
+        """
+        if target.path is None:
+            raise MergeConfigError(
+                f"The table {target.table} is to be made where the catalog wants it, which need not be under "
+                "allowed_locations: give the target as a path, or make the table first."
+            )
+        for location in locations_of(self._gateway, source):
+            self._check_path(location)
+
+    def _check_source(self, source: MergeSource) -> None:
+        if source.needs_view:
+            if str(source.format).lower() not in FILE_FORMATS:
+                raise MergeConfigError(
+                    f"The source's format {source.format!r} is none of {', '.join(FILE_FORMATS)}, which read only what "
+                    "lies under allowed_locations."
+                )
+            self._check_options(name for name, _ in source.options)
+            for path in source.paths:
+                self._check_path(path)
+        else:
+            self._check_text(source.query or f"SELECT * FROM {replace(source, select=None).to_sql()}")  # noqa: S608  quoted
+        if source.select is not None:
+            self._check_text(source.select)
+
+    def _check_text(self, text: str, *, expression: bool = False) -> None:
+        reads = reads_of_text(self._gateway, text, expression=expression)
+        if reads.code:
+            raise MergeConfigError(
+                f"The merge uses {reads.code[0]}, which could reach beyond allowed_locations: do without it."
+            )
+        self._check_options(reads.options)
+        for path in reads.paths:
+            self._check_path(path)
+
+    def _check_options(self, names: Iterable[str]) -> None:
+        for name in names:
+            if _REACHING_OPTION.search(name):
+                raise MergeConfigError(
+                    f"The source's option {name!r} could reach beyond allowed_locations: leave it out. A setting of "
+                    f"the file system goes into conf, as spark.hadoop.{name}."
+                )
+
+    def _check_path(self, path: str) -> None:
+        # In patterns of files a backslash takes a character as it is, also the dots of `..`.
+        forms = {qualified(self._gateway, form) for form in (path, path.replace("\\", ""))}
+        if _SLASH_IN_BRACES.search(path) or not all(self._is_allowed(*form) for form in forms):
+            raise MergeConfigError(
+                f"The merge may not use {path}: it lies under none of the allowed_locations of the Spark connection "
+                f"({self._told})."
+            )
+
+    def _is_allowed(self, scheme: str, authority: str, path: str) -> bool:
+        parts = _parts(path)
+        return any(
+            (scheme, authority) == allowed[:2] and parts[: len(_parts(allowed[2]))] == _parts(allowed[2])
+            for allowed in self._allowed
+        )
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
