@@ -38,6 +38,7 @@ SHA256_OF_ARTIFACT = {
 
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 60
+_SECONDS_FOR_A_LOOK = 10
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,38 @@ def delta_jars() -> list[str]:
     return [str(_ensure(folder, artifact)) for artifact in SHA256_OF_ARTIFACT]
 
 
+def have_delta_jars() -> bool:
+    """Whether Delta's jars are all on this machine; if not, the first that is missing can at least be fetched.
+
+    :raises DeltaJarsError: when it can't.
+    """
+    folder = jars_folder()
+    for artifact, expected in SHA256_OF_ARTIFACT.items():
+        path = folder / f"{artifact}-{DELTA_VERSION}.jar"
+        if not path.is_file() or _sha256(path) != expected:
+            url = _url(artifact, path)
+            try:
+                head = urllib.request.Request(url, method="HEAD")  # noqa: S310 (as in _download)
+                urllib.request.urlopen(head, timeout=_SECONDS_FOR_A_LOOK).close()  # noqa: S310
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                raise DeltaJarsError(_not_fetched(url, path, error)) from error
+            return False
+    return True
+
+
+def _url(artifact: str, path: Path) -> str:
+    base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
+    return f"{base.rstrip('/')}/io/delta/{artifact}/{DELTA_VERSION}/{path.name}"
+
+
+def _not_fetched(url: str, path: Path, error: Exception) -> str:
+    return (
+        f"Delta's jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
+        f"file to {path.parent} by hand or name a folder that has it in the environment variable "
+        f"{FOLDER_VARIABLE}; a mirror of Maven Central goes into {MAVEN_VARIABLE}."
+    )
+
+
 def _ensure(folder: Path, artifact: str) -> Path:
     path = folder / f"{artifact}-{DELTA_VERSION}.jar"
     expected = SHA256_OF_ARTIFACT[artifact]
@@ -77,8 +110,7 @@ def _ensure(folder: Path, artifact: str) -> Path:
 
 
 def _fetch(path: Path, artifact: str) -> None:
-    base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
-    url = f"{base.rstrip('/')}/io/delta/{artifact}/{DELTA_VERSION}/{path.name}"
+    url = _url(artifact, path)
     log.info("Fetching %s", url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,11 +141,7 @@ def _download(url: str, temporary: Path, expected: str, path: Path) -> None:
         except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not an address at all
             lasting = isinstance(error, ValueError) or (isinstance(error, urllib.error.HTTPError) and error.code < 500)
             if lasting or attempt == _ATTEMPTS:
-                raise DeltaJarsError(
-                    f"Delta's jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
-                    f"file to {path.parent} by hand or name a folder that has it in the environment variable "
-                    f"{FOLDER_VARIABLE}; a mirror of Maven Central goes into {MAVEN_VARIABLE}."
-                ) from error
+                raise DeltaJarsError(_not_fetched(url, path, error)) from error
             time.sleep(2 ** (attempt - 1))
         else:
             break

@@ -6,6 +6,51 @@ from typing import Any
 
 from airflow_delta_merge import __version__
 
+_OPTIONAL_TEXT = {"type": ["string", "null"]}
+_CONNECTION_TYPE = {
+    "connection-type": "delta_merge",
+    "hook-class-name": "airflow_delta_merge.hooks.delta_merge.DeltaMergeHook",
+    "hook-name": "Delta Merge",
+    "ui-field-behaviour": {
+        "hidden-fields": ["port", "schema", "login", "password"],
+        "relabeling": {"host": "Master"},
+        "placeholders": {"host": "local[*], spark://host:7077 or yarn"},
+    },
+    "conn-fields": {
+        "deploy-mode": {
+            "label": "Deploy mode",
+            "description": "Only client works so far.",
+            "schema": {**_OPTIONAL_TEXT, "default": "client"},
+        },
+        "jars": {
+            "label": "Further jars",
+            "description": "Paths or URIs, separated by commas, e.g. an object store's driver. Delta's own are there.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "conf": {
+            "label": "Spark properties",
+            "description": "A JSON object, e.g. of what storage and catalogs need. An operator's conf goes before it.",
+            "schema": {"type": ["object", "null"]},
+        },
+        "namespace": {
+            "label": "Namespace",
+            "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "
+            "Goes before [delta_merge] namespace of the configuration.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "history_server_url": {
+            "label": "History server",
+            "description": "The address of Spark's history server, for links from tasks.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "commit_url": {
+            "label": "Address of a commit",
+            "description": "For links from tasks: an address with {table} and {version} in it.",
+            "schema": _OPTIONAL_TEXT,
+        },
+    },
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """The provider's description, by the schema ``airflow/provider_info.schema.json``."""
@@ -25,7 +70,7 @@ def get_provider_info() -> dict[str, Any]:
                     "namespace": {
                         "description": "Stands in front of the application id by which a table knows which merges it "
                         "has. Deployments that have DAGs of the same names and merge into the same table need "
-                        "different ones.",
+                        "different ones. A connection of type delta_merge may name another one.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "staging",
@@ -54,6 +99,7 @@ def get_provider_info() -> dict[str, Any]:
                 "factory": "airflow_delta_merge.assets.delta.create_asset",
             }
         ],
+        "connection-types": [_CONNECTION_TYPE],
         "task-decorators": [
             {"name": "delta_merge", "class-name": "airflow_delta_merge.decorators.delta_merge.delta_merge_task"}
         ],

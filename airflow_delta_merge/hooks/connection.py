@@ -1,18 +1,27 @@
-"""What a merge takes from an Airflow connection beside what Airflow's own Spark hook reads there."""
+"""What a merge takes from its connection, which is of Airflow's type ``spark`` or of the type ``delta_merge``."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
+from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.hooks.secrets import mask_secrets
 
+CONNECTION_TYPE = "delta_merge"
 DEFAULT_CONNECTION = "spark_default"
 LOCAL_MASTER = "local[*]"
+
+_EXTRAS = (
+    *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
+    *("allowed_locations", "allowed_conf"),
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,25 +47,87 @@ def find_connection(conn_id: str) -> Connection:
         return Connection(conn_id=conn_id, conn_type="spark", host=LOCAL_MASTER)
 
 
+def as_spark_connection(connection: Connection) -> Connection:
+    """A connection as Airflow's Spark hook reads it: one of type ``delta_merge`` turned into one of type ``spark``."""
+    if connection.conn_type != CONNECTION_TYPE:
+        return connection
+    extra = connection.extra_dejson
+    # Only this: what is called namespace there is Kubernetes', and the rest comes by ConnectionSettings.
+    deploy_mode = {"deploy-mode": extra["deploy-mode"]} if extra.get("deploy-mode") else {}
+    return Connection(
+        conn_id=connection.conn_id,
+        conn_type="spark",
+        host=connection.host,
+        port=connection.port,
+        extra=json.dumps(deploy_mode),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """What the extra of a connection says to a merge.
+    """What the extra of a connection says to a merge; ``conf``, ``jars`` and ``namespace`` with type ``delta_merge``.
 
+    :param conf: Spark properties.
+    :param jars: further jars, comma-separated.
+    :param namespace: stands in front of the merge's application id, in place of ``[delta_merge] namespace``.
     :param history_server_url: where Spark's history server is, e.g. ``http://spark-history:18080``.
     :param commit_url: the address of a commit, with ``{table}`` and ``{version}`` in it.
     """
 
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    jars: str | None = None
+    namespace: str | None = None
     history_server_url: str | None = None
     commit_url: str | None = None
 
     @classmethod
     def of(cls, connection: Connection) -> ConnectionSettings:
-        """Read them from a connection."""
+        """Read them from a connection, and have Airflow mask the secrets among the Spark properties.
+
+        :raises SparkConnectionError: when a connection of type ``delta_merge`` says what is not understood.
+        """
         extra = connection.extra_dejson
+        history_server_url = _web_address(connection, extra, "history_server_url")
+        commit_url = _web_address(connection, extra, "commit_url")
+        if connection.conn_type != CONNECTION_TYPE:
+            return cls(history_server_url=history_server_url, commit_url=commit_url)
+        if unknown := sorted(set(extra) - set(_EXTRAS)):
+            raise SparkConnectionError(
+                f"The connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}. Known are: "
+                f"{', '.join(_EXTRAS)}; whatever else Spark shall know goes into conf."
+            )
+        conf = _conf(connection, extra)
+        mask_secrets(conf)
         return cls(
-            history_server_url=_web_address(connection, extra, "history_server_url"),
-            commit_url=_web_address(connection, extra, "commit_url"),
+            conf=conf,
+            jars=_text(connection, extra, "jars"),
+            namespace=_text(connection, extra, "namespace"),
+            history_server_url=history_server_url,
+            commit_url=commit_url,
         )
+
+
+def _conf(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
+    conf = extra.get("conf") or {}
+    if not isinstance(conf, dict):
+        # A text would stand in Airflow's UI with all its secrets: it hides values by the names of their keys.
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a conf that is no JSON object: write it as "
+            '{"spark.some.property": "value"}.'
+        )
+    for name, value in conf.items():
+        if not isinstance(value, (str, int, float)):
+            raise SparkConnectionError(
+                f"The connection {connection.conn_id!r} has a conf whose {name} is neither text, number nor boolean."
+            )
+    return {name: option_text(value) for name, value in conf.items()}
+
+
+def _text(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
+    value = extra.get(name)
+    if value is not None and not isinstance(value, str):
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is no text.")
+    return value.strip() or None if value else None
 
 
 def _web_address(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -13,13 +14,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
-from airflow_delta_merge.hooks.connection import DEFAULT_CONNECTION, ConnectionSettings, find_connection
+from airflow_delta_merge.hooks.connection import (
+    CONNECTION_TYPE,
+    DEFAULT_CONNECTION,
+    ConnectionSettings,
+    find_connection,
+)
 from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Staging, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
-from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
@@ -30,14 +36,15 @@ if TYPE_CHECKING:
 
 
 class DeltaMergeHook(BaseHook):
-    """Runs merges through spark-submit, where the Spark connection says, or on this machine when there is none.
+    """Runs merges through spark-submit, where the connection says, or on this machine when there is none.
 
     On this machine (a ``local`` master) Spark gets settings for small data; what ``conf`` says goes before them:
     as many shuffle partitions as cores, two partitions for Delta's snapshots, no web UI, and no address but localhost.
 
-    :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
-        runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode ``client`` only, so far.
-    :param conf: Spark properties.
+    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
+        ``spark_default`` Spark runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode
+        ``client`` only, so far.
+    :param conf: Spark properties; they go before the connection's.
     :param jars: further jars, comma-separated; Delta's own are always there.
     :param packages: Maven coordinates of further jars, comma-separated, e.g. for an object store. They are resolved
         at each start, which takes seconds: prefer ``jars``.
@@ -54,7 +61,7 @@ class DeltaMergeHook(BaseHook):
 
     conn_name_attr = "conn_id"
     default_conn_name = DEFAULT_CONNECTION
-    conn_type = "spark"
+    conn_type = CONNECTION_TYPE
     hook_name = "Delta Merge"
 
     def __init__(
@@ -102,6 +109,37 @@ class DeltaMergeHook(BaseHook):
 
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Look for what a merge needs, on the machine where this runs, without starting Spark.
+
+        :return: whether it is all there, and in sentences what was found, or what is missing, and what wasn't tested.
+        """
+        here = socket.gethostname()
+        try:
+            settings = self.settings
+            submit = SparkSubmit(**self._submit_arguments)
+            java, version = check_java()
+            binary = submit.find_binary()
+            jars = "Delta's jars" if have_delta_jars() else "an address that has Delta's jars"
+            submit.check_master()
+        except (DeltaMergeError, DeltaMergeException) as error:
+            return False, f"{error} (This was looked for on {here}.)"
+        untested = ["that Spark starts"]
+        if submit.is_local:
+            master = f"With the master {submit.master} Spark runs on the worker itself."
+        elif submit.master.startswith("spark://"):
+            master = f"A master answers at {submit.master}."
+        else:
+            master = f"The master {submit.master} was not asked."
+        if settings.conf:
+            untested.append("what conf is for")
+        if settings.jars:
+            untested.append("the further jars")
+        return True, (
+            f"Found on {here}: Java {version} ({java}), {binary} and {jars}. {master} Not tested: "
+            f"{', '.join(untested)}, and any other machine that workers run on."
+        )
 
     def merge(
         self,
@@ -169,7 +207,7 @@ class DeltaMergeHook(BaseHook):
         if policy.allowed_locations is not None:
             staging.write_allowed_locations(policy.allowed_locations)
         submit = SparkSubmit(
-            **self._submit_arguments,
+            **self._submit_arguments | {"jars": self._further_jars()},
             py_files=str(staging.py_files),
             properties_file=str(staging.properties),
             application_args=[
@@ -195,6 +233,9 @@ class DeltaMergeHook(BaseHook):
         by_argument = {"jars": "spark.jars", "packages": "spark.jars.packages"}
         return [*self.conf, *(name for argument, name in by_argument.items() if self._submit_arguments[argument])]
 
+    def _further_jars(self) -> str | None:
+        return ",".join(filter(None, [self.settings.jars, self._submit_arguments["jars"]])) or None
+
     def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         defaults: dict[str, Any] = {
             "spark.log.level": "WARN",
@@ -211,7 +252,7 @@ class DeltaMergeHook(BaseHook):
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        return {**defaults, **self.conf}
+        return {**defaults, **self.settings.conf, **self.conf}
 
     def _read_outcome(
         self, staging: Staging, config: MergeConfig | MergeStatement, submit: SparkSubmit, exit_code: int

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
-from airflow_delta_merge.hooks.connection import SparkConnectionError, find_connection
+from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class SparkSubmit(SparkSubmitHook):
     - Without the connection ``spark_default`` it runs ``local[*]``. (The base would go to YARN.) Any other connection
       that isn't there is an error: whoever names one doesn't mean this machine.
     - A spark-submit that isn't on the PATH is looked for beside the Python that runs Airflow, where pip puts it.
+    - The connection may be one of type ``delta_merge``, too.
     - Properties come by file only, and ``spark-defaults.conf`` still counts.
     - Killing it ends the JVM *and* the Python process under it.
     """
@@ -72,7 +73,7 @@ class SparkSubmit(SparkSubmitHook):
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
         """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
-        return find_connection(conn_id)
+        return as_spark_connection(find_connection(conn_id))
 
     def _check_connection(self) -> None:
         if self.master == "spark://":
@@ -151,7 +152,11 @@ class SparkSubmit(SparkSubmitHook):
             _end_group(self._submit_sp)
         super().on_kill()
 
-    def _get_spark_binary_path(self) -> list[str]:
+    def find_binary(self) -> str:
+        """The path of spark-submit.
+
+        :raises SparkConnectionError: when it isn't there.
+        """
         binary = str(self._connection["spark_binary"] or DEFAULT_SPARK_BINARY)
         found = shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
         if found is None:
@@ -159,7 +164,10 @@ class SparkSubmit(SparkSubmitHook):
                 f"There is no {binary} on the PATH nor beside {sys.executable}: install pyspark for this Python, or "
                 "give its path as spark_binary."
             )
-        return [found]
+        return found
+
+    def _get_spark_binary_path(self) -> list[str]:
+        return [self.find_binary()]
 
     def _build_spark_common_args(self) -> list[str]:
         # A properties file would by itself switch spark-defaults.conf off.

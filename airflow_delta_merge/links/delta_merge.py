@@ -49,7 +49,8 @@ def history_page(history_server_url: str | None, application: SparkApplication) 
 def commit_address(commit_url: str | None, result: MergeResult) -> str:
     """The address of what a merge committed; empty when it has none, or nothing was committed.
 
-    :param commit_url: the pattern; table and version stand percent-encoded for ``{table}`` and ``{version}``.
+    :param commit_url: the pattern; the result's table and version stand percent-encoded for ``{table}`` and
+        ``{version}``.
     """
     if commit_url is None or result.version is None:
         return ""

@@ -98,10 +98,11 @@ class DeltaMergeOperator(BaseOperator):
         (:func:`~airflow_delta_merge.assets.delta.delta_asset`), with the version and the counts in the event's
         ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs that are
         scheduled on the asset then run. A target by a relative path has no asset.
-    :param conn_id: the :ref:`Spark connection <howto/connection:spark>`. Without a connection ``spark_default`` Spark
-        runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode ``client`` only, so far.
-    :param conf: Spark properties; they go before this package's own. Their names stand in the DAG, their values may be
-        templates; the connection's ``allowed_conf`` may restrict the names. (templated)
+    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
+        ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
+        ``client`` only, so far.
+    :param conf: Spark properties; they go before the connection's and this package's own. Their names stand in the
+        DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names. (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
@@ -352,7 +353,7 @@ class DeltaMergeOperator(BaseOperator):
     def _identity(self, context: Context) -> MergeIdentity | None:
         from airflow_delta_merge.operators.task_identity import merge_identity
 
-        identity = merge_identity(context)
+        identity = merge_identity(context, self.hook.settings.namespace)
         if identity is None:
             self.log.info("This run was made by `dag.test()` or `airflow tasks test`, so it merges each time.")
         else:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-def merge_identity(context: Context) -> MergeIdentity | None:
+def merge_identity(context: Context, namespace: str | None = None) -> MergeIdentity | None:
     """The identity of the try that runs; see :func:`~airflow_delta_merge.identity.airflow_generation`.
 
-    ``[delta_merge] namespace`` of Airflow's configuration tells deployments apart that have DAGs of the same names.
-
+    :param namespace: tells deployments apart that have DAGs of the same names; without one it is
+        ``[delta_merge] namespace`` of Airflow's configuration.
     :return: None in a run that no scheduler started (``dag.test()``, ``airflow tasks test``): such a run is given its
         logical date as start, so that it would be the same execution each time, but is there to do its work each time.
     """
@@ -32,7 +32,7 @@ def merge_identity(context: Context) -> MergeIdentity | None:
     map_index = -1 if ti.map_index is None else ti.map_index
     return MergeIdentity(
         application_id=application_id(
-            namespace=conf.get("delta_merge", "namespace", fallback=""),
+            namespace=namespace or conf.get("delta_merge", "namespace", fallback=""),
             dag_id=ti.dag_id,
             task_id=ti.task_id,
             run_id=ti.run_id,

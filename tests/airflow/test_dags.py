@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
 
 from tests.airflow import tables
-from tests.airflow.conftest import DAGS
+from tests.airflow.conftest import DAGS, SPARK
 
 LOGICAL_DATE = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -140,3 +142,35 @@ def test_mapped_merges(dags: dict[str, Any], tmp_path: Path) -> None:
     assert [tables.count_rows(target) for target in targets] == [3, 5]
     assert run.xcom("merge", "num_inserted_rows", map_index=1) == 5
     assert (run.states["second"], run.states["each"], run.states["each_five"]) == ("success", "success", "failed")
+
+
+def test_a_decorated_merge_by_a_connection_of_its_own_type(
+    dags: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = tables.create_table(tmp_path / "table")
+    (tmp_path / "events").mkdir()
+    conf = {
+        "spark.ui.enabled": "true",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+        "spark.hadoop.fs.azure.account.key.store": "canary-of-the-connection",
+    }
+    extra = {
+        "conf": SPARK | conf,
+        "history_server_url": "http://history:18080",
+        "commit_url": "https://catalog.example/{table}/{version}",
+    }
+    connection = {"conn_type": "delta_merge", "host": "local[1]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_OWN_TYPE", json.dumps(connection))
+    run = Run(dags["merge_decorated"], {"target": str(table)})
+    said = capfd.readouterr().out
+    assert run.states == {"numbers[0]": "success"}, said
+    assert (tables.count_rows(table), run.xcom("numbers", "num_inserted_rows", map_index=0)) == (3, 3)
+    # The application told of itself, left its events where a history server finds them, and is what is linked to.
+    (application,) = re.findall(r"Merge: Spark application (local-\d+), UI at http://\S+:\d+, event log on", said)
+    assert [file.name for file in (tmp_path / "events").rglob(f"*{application}*")]
+    link = run.xcom("numbers", "_link_SparkApplicationLink", map_index=0)
+    assert link == f"http://history:18080/history/{application}"
+    commit = run.xcom("numbers", "_link_CommitLink", map_index=0)
+    assert commit == f"https://catalog.example/{quote(f'file:{table}', safe='')}/1"
+    assert "canary" not in said

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.airflow.conftest import DAGS
 
-HEAVY = ("pyspark", "py4j", "delta", "deltalake", "pandas", "numpy", "pyarrow")
+# The last two are what forms for connections were once made of.
+HEAVY = ("pyspark", "py4j", "delta", "deltalake", "pandas", "numpy", "pyarrow", "wtforms", "flask_appbuilder")
 
 
 def test_parsing_imports_nothing_heavy() -> None:
@@ -70,3 +71,6 @@ def test_modules_that_the_provider_names_exist() -> None:
         for entry in info[kind]:
             for module in entry["python-modules"]:
                 import_module(module)
+    (connection_type,) = info["connection-types"]
+    module, _, name = connection_type["hook-class-name"].rpartition(".")
+    assert getattr(import_module(module), name).conn_type == connection_type["connection-type"]

@@ -83,6 +83,15 @@ with DAG("merge_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
         DeltaMergeSensor(task_id="each_five", external_task_id="merge", at_least={"num_inserted_rows": 5}),
     ]
 
+with DAG("merge_decorated", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task.delta_merge(target="{{ dag_run.conf['target'] }}", conn_id="own_type", **UPSERT)
+    def numbers(count: int) -> str:
+        """The source of each mapped merge."""
+        return f"SELECT id, concat('row ', id) AS name FROM range({count})"
+
+    numbers.expand(count=[3])
+
 with DAG("gate_elsewhere", schedule=None, start_date=datetime(2026, 1, 1)):
     DeltaMergeSensor(
         task_id="same_date",

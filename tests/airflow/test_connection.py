@@ -1,0 +1,234 @@
+"""Connections of the type ``delta_merge``: what a merge takes from them, where it goes, and their test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all
+from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.result import MergeResult
+from tests.airflow.test_operator import GOOD, context
+
+SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value", "spark.hadoop.fs.azure.account.key.store": 12345678}
+CONF = {**SECRET, "spark.sql.catalog.lake": "some.Catalog", "spark.sql.ansi.enabled": True}
+CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_update_all()])
+Define = Callable[..., None]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Define the connection ``lake``."""
+
+    def define(extra: dict[str, Any] | None = None, **parts: Any) -> None:
+        connection = {"conn_type": "delta_merge", "host": "local[1]", "extra": extra or {}, **parts}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+
+    return define
+
+
+def settings() -> ConnectionSettings:
+    return ConnectionSettings.of(find_connection("lake"))
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "spark://a:7077,b:7077"])
+def test_the_master_is_its_host(define: Define, master: str) -> None:
+    define({"deploy-mode": "client"}, host=master)
+    command = SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
+    assert command[1:3] == ["--master", master]
+    assert command[command.index("--deploy-mode") + 1] == "client"
+
+
+@pytest.mark.parametrize(
+    ("extra", "host", "sentence"),
+    [
+        ({"deploy-mode": "cluster"}, "yarn", "deploy mode cluster, from where a merge's result cannot"),
+        ({}, None, "'lake' names no master"),
+    ],
+)
+def test_a_master_that_cannot_do(define: Define, extra: dict[str, Any], host: str | None, sentence: str) -> None:
+    define(extra, host=host)
+    with pytest.raises(SparkConnectionError, match=sentence):
+        SparkSubmit(conn_id="lake")
+
+
+def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_line(define: Define) -> None:
+    define({"conf": CONF, "jars": "/of/connection.jar", "namespace": "not-of-kubernetes"}, host="local[1]")
+    hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.sql.catalog.lake": "of the task"})
+    with staged(CONFIG) as staging:
+        submit = hook._prepare(staging, [], None)
+        command = " ".join(submit._build_spark_submit_command(str(staging.application)))
+        properties = staging.properties.read_text().splitlines()
+        mode = staging.properties.stat().st_mode & 0o777
+    assert "--jars /of/connection.jar,/of/task.jar" in command
+    assert not [word for word in ("s3cr3t", "12345678", "catalog", "not-of-kubernetes") if word in command]
+    assert {
+        "spark.hadoop.fs.s3a.secret.key=s3cr3t-value",
+        "spark.hadoop.fs.azure.account.key.store=12345678",
+        "spark.sql.ansi.enabled=true",
+        "spark.sql.catalog.lake=of\\ the\\ task",
+        "spark.ui.enabled=false",
+    } <= set(properties)
+    assert mode == 0o600
+
+
+def test_secrets_among_its_properties_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    define({"conf": CONF})
+    assert "s3cr3t" not in repr(settings())
+    assert masked == ["s3cr3t-value", "12345678"]
+
+
+def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
+    from airflow.api_fastapi.core_api.datamodels.connections import ConnectionResponse
+
+    extra = json.dumps({"conf": {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value", "spark.x": "y"}})
+    shown = ConnectionResponse.redact_extra(extra)
+    assert shown is not None
+    assert json.loads(shown)["conf"] == {"spark.hadoop.fs.s3a.secret.key": "***", "spark.x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"queue": "q"}, "unknown extras: queue. .* goes into conf"),
+        ({"conf": '{"spark.x": "y"}'}, "conf that is no JSON object"),
+        ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is neither text"),
+        ({"jars": ["/a.jar"]}, "jars that is no text"),
+        ({"namespace": 7}, "namespace that is no text"),
+    ],
+)
+def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any], sentence: str) -> None:
+    define(extra)
+    with pytest.raises(SparkConnectionError, match=sentence):
+        settings()
+    with pytest.raises(DeltaMergeException, match=sentence):
+        _ = DeltaMergeHook(conn_id="lake").settings
+
+
+def test_fields_left_empty_in_the_form_are_as_if_not_there(define: Define) -> None:
+    names = ("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url")
+    for nothing in ("", None):
+        define(dict.fromkeys(names, nothing))
+        assert settings() == ConnectionSettings()
+        assert "--deploy-mode" not in SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
+
+
+def test_a_spark_connection_keeps_its_own_meaning(define: Define) -> None:
+    extra = {"namespace": "of-kubernetes", "conf": "its own", "queue": "q", "commit_url": "https://catalog.example"}
+    define(extra, conn_type="spark", host="yarn")
+    assert settings() == ConnectionSettings(commit_url="https://catalog.example")
+    command = SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
+    assert command[command.index("--queue") + 1] == "q"
+
+
+@pytest.mark.parametrize(("conn_type", "namespace"), [("delta_merge", "of-connection"), ("spark", "of-configuration")])
+def test_the_namespace_of_a_merge(
+    define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str, namespace: str
+) -> None:
+    """Of a Spark connection it is Kubernetes'."""
+    seen: list[str] = []
+
+    def merge(self: DeltaMergeHook, *_: Any, identity: Any, **__: Any) -> MergeResult:
+        seen.append(identity.application_id)
+        return MergeResult(table="t", version_read=0, version=None, executor="", executor_reason="")
+
+    monkeypatch.setattr(DeltaMergeHook, "merge", merge)
+    monkeypatch.setenv("AIRFLOW__DELTA_MERGE__NAMESPACE", "of-configuration")
+    define({"namespace": "of-connection"}, conn_type=conn_type)
+    DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD).execute(context())  # type: ignore[arg-type]
+    assert seen == [f"airflow:{namespace}/d/t/r/-1"]
+
+
+def what_the_test_says(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> tuple[bool, str]:
+    """What the button in Airflow's UI says: it hands the connection over as a URI."""
+    from airflow.models.connection import Connection
+
+    connection = Connection(conn_id="of_the_test", conn_type="delta_merge", **parts)
+    monkeypatch.setenv("AIRFLOW_CONN_OF_THE_TEST", connection.get_uri())
+    good, said = connection.test_connection()
+    print(said)
+    return good, said
+
+
+def test_test_of_a_local_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, said = what_the_test_says(monkeypatch, host="local[*]", extra=json.dumps({"conf": CONF, "jars": "/a.jar"}))
+    assert good
+    assert "Java 17" in said or "Java 21" in said
+    assert "spark-submit and Delta's jars. With the master local[*] Spark runs on the worker itself." in said
+    assert "Not tested: that Spark starts, what conf is for, the further jars, and any other machine" in said
+    assert "s3cr3t" not in said
+
+
+def test_test_of_a_master_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        assert f"A master answers at {master}." in what_the_test_says(monkeypatch, host=master)[1]
+    good, said = what_the_test_says(monkeypatch, host=master)
+    assert not good
+    assert f"No Spark master answers at {master}" in said
+
+
+def test_test_of_a_master_that_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, said = what_the_test_says(monkeypatch, host="yarn")
+    assert good
+    assert "The master yarn was not asked." in said
+
+
+def test_test_without_java(monkeypatch: pytest.MonkeyPatch, no_java: None) -> None:
+    good, said = what_the_test_says(monkeypatch, host="local[*]")
+    assert not good
+    assert "Install Java 17 or 21" in said
+
+
+def test_test_of_what_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "unknown extras: queue" in what_the_test_says(monkeypatch, host="yarn", extra='{"queue": "q"}')[1]
+
+
+def test_test_without_jars_asks_whether_they_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_delta_merge import jars
+
+    missing = tmp_path / "jars"
+    monkeypatch.setenv(jars.FOLDER_VARIABLE, str(missing))
+    first = next(iter(jars.SHA256_OF_ARTIFACT))
+    mirrored = tmp_path / "io" / "delta" / first / jars.DELTA_VERSION / f"{first}-{jars.DELTA_VERSION}.jar"
+    mirrored.parent.mkdir(parents=True)
+    mirrored.touch()
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, tmp_path.as_uri())
+    good, said = what_the_test_says(monkeypatch, host="local[*]")
+    assert good
+    assert "an address that has Delta's jars" in said
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, "file:///nowhere")
+    good, said = what_the_test_says(monkeypatch, host="local[*]")
+    assert not good
+    assert "Without network, copy the file" in said
+    assert not missing.exists(), "a test fetches nothing"
+
+
+def test_airflow_knows_the_type_and_its_form() -> None:
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+    from airflow.providers_manager import ProvidersManager
+
+    found = ProvidersManager().hooks["delta_merge"]
+    assert found is not None
+    assert (found.hook_name, found.connection_testable) == ("Delta Merge", True)
+    (form,) = [form for form in HookMetaService.hook_meta_data() if form.connection_type == "delta_merge"]
+    fields = form.standard_fields
+    assert fields is not None
+    assert (fields.host.title, fields.host.placeholder[:8]) == ("Master", "local[*]")
+    assert all(hidden.hidden for hidden in (fields.port, fields.url_schema, fields.login, fields.password))
+    assert form.extra_fields is not None
+    assert set(form.extra_fields) == {"deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"}
+    assert form.extra_fields["conf"]["schema"]["type"] == ["object", "null"]
