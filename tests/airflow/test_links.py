@@ -128,6 +128,12 @@ def test_what_is_no_web_address_gives_no_link(monkeypatch: pytest.MonkeyPatch) -
     assert run(monkeypatch, wrong) == ("http://driver:4040", "", "")
 
 
+def test_an_application_without_ui_is_not_linked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the worker itself, where the UI is off."""
+    monkeypatch.setitem(globals(), "APPLICATION", SparkApplication("local-1"))
+    assert run(monkeypatch, HISTORY) == ("", "", "")
+
+
 def test_a_task_that_never_ran_has_no_links() -> None:
     operator = DeltaMergeOperator(task_id="merge", **MERGE)
     assert [link.get_link(operator, ti_key=None) for link in operator.operator_extra_links] == ["", ""]  # type: ignore[arg-type]
