@@ -268,25 +268,6 @@ def test_zombie_that_is_overtaken_while_it_merges(spark: SparkSession, table: Pa
     assert total(spark, table) == 1
 
 
-def test_own_commit_taken_for_anothers(spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A storage that loses its answer to a successful write: Delta tries again and meets its own commit."""
-    from airflow_delta_merge.engine.delta_jvm import MergeTransaction
-
-    original = MergeTransaction.commit
-
-    def lands_unnoticed(transaction: MergeTransaction, *arguments: Any, **named: Any) -> int | None:
-        commit = info(commits(table)[0]) | {"txnId": transaction._transaction.txnId()}
-        actions = [{"commitInfo": commit}, {"txn": {"appId": "me", "version": 7}}]
-        (table / "_delta_log" / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
-        return original(transaction, *arguments, **named)
-
-    monkeypatch.setattr(MergeTransaction, "commit", lands_unnoticed)
-    before = data_files(table)
-    result = engine.merge(spark, config(table, "1"), identity=me())
-    assert (result.version, result.num_commit_attempts, len(commits(table))) == (1, 1, 2)
-    assert data_files(table) > before, "what was written is part of that commit, so it must stay"
-
-
 def test_conflict_on_a_session_transaction_keeps_it(spark: SparkSession, table: Path, interfere: Any) -> None:
     interfere(lambda: other.sql(config(table, "3").to_sql()))
     other = spark.newSession()

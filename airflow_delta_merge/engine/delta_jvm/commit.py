@@ -20,13 +20,22 @@ def is_conflict(error: BaseException) -> bool:
     # Delta's Python package, where it was imported, turns them into exceptions of its own.
     if any(base.__name__ == _CONFLICT for base in type(error).__mro__):
         return True
-    origin = java_origin(error)
+    return _CONFLICT in _java_classes(error)
+
+
+def is_storage_error(error: BaseException) -> bool:
+    """Whether an error is one of input or output, after which nobody knows whether a write has come about."""
+    return "IOException" in _java_classes(error)
+
+
+def _java_classes(error: BaseException) -> list[str]:
+    """The names of the class of an error's Java exception and of those above it."""
+    names, origin = [], java_origin(error)
     java_class = None if origin is None else origin.getClass()
     while java_class is not None:
-        if str(java_class.getSimpleName()) == _CONFLICT:
-            return True
+        names.append(str(java_class.getSimpleName()))
         java_class = java_class.getSuperclass()
-    return False
+    return names
 
 
 @contextmanager
@@ -63,10 +72,10 @@ def session_user_metadata(gateway: Gateway) -> str | None:
 
 
 def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
-    """The version that a transaction committed after all, though its commit raised a conflict.
+    """The version that a transaction committed after all, though its commit raised a conflict or a storage's error.
 
-    That happens when a storage's answer to a write that succeeded is lost and the write is tried again: the
-    transaction then finds its own commit in its way. The id of each transaction stands in its commit.
+    That happens when a storage's answer to a write that succeeded is lost, or the write is tried again and the
+    transaction finds its own commit in its way. The id of each transaction stands in its commit.
     """
     log = transaction.deltaLog()
     snapshot = log.update(False, gateway.none, transaction.catalogTable())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
     committing_with,
     delete_files,
     is_conflict,
+    is_storage_error,
     landed_version,
     session_user_metadata,
     user_metadata_backwards,
@@ -21,6 +23,8 @@ from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
+
+_log = logging.getLogger(__name__)
 
 
 class MergeTransaction:
@@ -253,9 +257,12 @@ class MergeTransaction:
             with committing_with(gateway, user_metadata):
                 version = transaction.commitIfNeeded(actions, operation, tags)
         except Exception as error:
-            if not is_conflict(error):
+            if is_conflict(error):
+                return self._resolve_conflict(error)
+            version_after_all = self._version_after_all(error)
+            if version_after_all is None:
                 raise
-            return self._resolve_conflict(error)
+            return version_after_all
         return int(version.get()) if version.isDefined() else None
 
     def record_statistics(self, version: int | None, materialization_reason: JavaObject, attempt: int) -> None:
@@ -279,6 +286,20 @@ class MergeTransaction:
 
     def _changes_metadata(self) -> bool:
         return not self._transaction.metadata().equals(self._transaction.snapshot().metadata())
+
+    def _version_after_all(self, error: Exception) -> int | None:
+        """The version of a commit of which the storage told an error, if the log has it."""
+        if not is_storage_error(error):
+            return None
+        try:
+            version = landed_version(self._gateway, self._transaction)
+        except Exception:  # the storage is still away: its first error tells most
+            return None
+        if version is not None:
+            _log.warning(
+                "The storage told an error, but the commit is in the log as version %s.", version, exc_info=error
+            )
+        return version
 
     def _resolve_conflict(self, error: Exception) -> int:
         """The version that was committed after all; else clean up and raise."""
