@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 UPDATE = "WHEN MATCHED THEN UPDATE SET *"
@@ -100,15 +106,22 @@ CHANGE_DATA = [
          table=replace(FILES, properties=FED)),
     Case("change data: deletes de-duplicated, rows marked", DELETE, does="delete", source=THRICE,
          table=replace(FILES, properties={**FED, **VECTORS})),
-    Case("change data: deletes de-duplicated, inserts are not", f"{DELETE} {INSERT}", does="delete, insert",
-         source=THRICE, table=replace(FILES, properties={**FED, **VECTORS})),
-    Case("change data: deletes de-duplicated, by-source clauses beside", f"{DELETE} {INSERT} WHEN NOT MATCHED BY "
-         "SOURCE AND t.id = 1 THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.id > 8 THEN UPDATE SET v = 0",
-         does="delete, insert, update", source=THRICE, table=replace(FILES, properties={**FED, **VECTORS})),
     Case("no change data: several source rows delete one, inserts are not de-duplicated", f"{DELETE} {INSERT}",
          does="delete, insert", source=THRICE, table=FILES),
-    Case("change data: deletes de-duplicated in a partitioned table", f"{DELETE} {INSERT}", does="delete, insert",
-         source=THRICE, table=replace(FILES, properties=FED, partitioned_by="v")),
+]  # fmt: skip
+
+# With change data the built-in loses rows here, on some runs only: see "Rows that the built-in loses" in
+# docs/metrics.md. So it merges into a table without.
+BESIDE_INSERTS = [
+    Case("deletes de-duplicated, inserts are not", f"{DELETE} {INSERT}", does="delete, insert", source=THRICE,
+         table=replace(FILES, properties=VECTORS)),
+    Case("deletes de-duplicated, files rewritten, inserts are not", f"{DELETE} {INSERT}", does="delete, insert",
+         source=THRICE, table=FILES),
+    Case("deletes de-duplicated, by-source clauses beside", f"{DELETE} {INSERT} WHEN NOT MATCHED BY SOURCE AND "
+         "t.id = 1 THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.id > 8 THEN UPDATE SET v = 0",
+         does="delete, insert, update", source=THRICE, table=replace(FILES, properties=VECTORS)),
+    Case("deletes de-duplicated in a partitioned table, inserts are not", f"{DELETE} {INSERT}", does="delete, insert",
+         source=THRICE, table=replace(FILES, partitioned_by="v")),
 ]  # fmt: skip
 
 MULTIPLE_MATCHES = [
@@ -175,3 +188,22 @@ def test_deletion_vectors(case: Case, engines: Harness) -> None:
 @pytest.mark.parametrize("case", CHANGE_DATA, ids=str)
 def test_change_data(case: Case, engines: Harness) -> None:
     engines.check(case)
+
+
+@pytest.mark.parametrize("case", BESIDE_INSERTS, ids=str)
+def test_change_data_beside_inserts(case: Case, engines: Harness) -> None:
+    with_feed = replace(case, table=replace(case.table, properties={**dict(case.table.properties), **FED}))
+    engines.check_like(with_feed, like=case)
+
+
+def test_change_data_of_deletes_that_come_thrice_beside_inserts(spark: SparkSession, tmp_path: Path) -> None:
+    """THRICE deletes 2 and 3, once each, and inserts 40 twice: all of it, and nothing else, are changes."""
+    for folder, properties in (("rewritten", FED), ("marked", {**FED, **VECTORS})):
+        table = f"delta.`{tmp_path / folder}`"
+        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        spark.sql(f"CREATE TABLE {table} (id INT, v INT) USING delta TBLPROPERTIES ({told})")
+        spark.sql(f"INSERT INTO {table} SELECT id, id FROM range(12)")
+        merge_sql(spark, f"MERGE INTO {table} t USING (SELECT * FROM {THRICE}) s ON t.id = s.id {DELETE} {INSERT}")
+        changes = spark.sql(f"SELECT _change_type, id, v FROM table_changes_by_path('{tmp_path / folder}', 2)")
+        found = sorted(tuple(row) for row in changes.collect())
+        assert found == [("delete", 2, 2), ("delete", 3, 3), ("insert", 40, 400), ("insert", 40, 400)], folder
