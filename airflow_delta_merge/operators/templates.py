@@ -19,6 +19,7 @@ from airflow_delta_merge.config import (
     MergeTarget,
     SourceDedupe,
 )
+from airflow_delta_merge.exceptions import MergeConfigError
 
 #: How the name of a file ends whose content Airflow takes for an argument.
 SQL_FILE = ".sql"
@@ -68,6 +69,20 @@ def to_plain(value: Any) -> Any:
 
 def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
     return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any]) -> None:
+    """Check that no value of a run refers to something, as Spark would put it in place: ``${env:PASSWORD}``.
+
+    :param templates: the properties as the DAG has them, which may refer to what they like.
+    :raises MergeConfigError: when one does.
+    """
+    for name, value in rendered.items():
+        if "${" in str(value) and "${" not in str(templates[name]):
+            raise MergeConfigError(
+                f"The value of {name} that this run gives holds ${{…}}, which Spark would replace by a variable of the "
+                "worker's environment or another property: leave it out."
+            )
 
 
 def check_at_parse(arguments: Mapping[str, Any]) -> None:
