@@ -155,6 +155,20 @@ def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, ot
         raise MergeConfigError(f"{why}; leave out {', '.join(given)}, or {otherwise}.")
 
 
+def check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any]) -> None:
+    """Check that no value of a run refers to something, as Spark would put it in place: ``${env:PASSWORD}``.
+
+    :param templates: the properties as the DAG has them, which may refer to what they like.
+    :raises MergeConfigError: when one does.
+    """
+    for name, value in rendered.items():
+        if "${" in str(value) and "${" not in str(templates[name]):
+            raise MergeConfigError(
+                f"The value of {name} that this run gives holds ${{…}}, which Spark would replace by a variable of the "
+                "worker's environment or another property: leave it out."
+            )
+
+
 def check_at_parse(arguments: Mapping[str, Any]) -> None:
     """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
 

@@ -24,7 +24,14 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink, commit_address, history_page
-from airflow_delta_merge.operators.arguments import SQL_FILE, build_config, check_arguments, to_plain, window_template
+from airflow_delta_merge.operators.arguments import (
+    SQL_FILE,
+    build_config,
+    check_arguments,
+    check_rendered_conf,
+    to_plain,
+    window_template,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
@@ -365,11 +372,16 @@ class DeltaMergeOperator(BaseOperator):
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
-        if self.conf is not None and id(self.conf) in kwargs.get("seen_oids", ()):  # mapped over what a task returned
-            from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
 
+        templates = self.conf or {}
+        if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned
             raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
         super()._do_render_template_fields(*args, **kwargs)
+        try:
+            check_rendered_conf(templates, self.conf or {})
+        except MergeConfigError as error:
+            raise DeltaMergeFailException(str(error)) from error
         mask_secrets(self.conf, self.source)
 
     def on_kill(self) -> None:

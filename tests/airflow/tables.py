@@ -40,13 +40,13 @@ def versions(path: Path) -> list[int]:
 
 def operations(path: Path) -> list[str]:
     """The operation of each commit that says one, in order."""
-    return [action["commitInfo"]["operation"] for action in _actions(path) if "commitInfo" in action]
+    return [action["commitInfo"]["operation"] for action in actions(path) if "commitInfo" in action]
 
 
 def count_rows(path: Path) -> int:
     """The rows of the table, by its files' statistics."""
     rows: dict[str, int] = {}
-    for action in _actions(path):
+    for action in actions(path):
         if "add" in action:
             rows[action["add"]["path"]] = json.loads(action["add"]["stats"])["numRecords"]
         elif "remove" in action:
@@ -54,6 +54,8 @@ def count_rows(path: Path) -> int:
     return sum(rows.values())
 
 
-def _actions(path: Path) -> Iterator[dict[str, Any]]:
+def actions(path: Path) -> Iterator[dict[str, Any]]:
+    """All actions of the table's log, in order."""
     for file in sorted((path / "_delta_log").glob("*.json")):
-        yield from map(json.loads, file.read_text().splitlines())
+        with file.open(encoding="utf-8") as lines:  # splitlines() would split at more than line feeds
+            yield from map(json.loads, lines)

@@ -224,6 +224,15 @@ def test_properties_of_spark_have_their_names_in_the_dag() -> None:
         _render_mapped(operator(conf=conf, name="merge"), conf)
 
 
+def test_a_value_of_a_run_refers_to_nothing() -> None:
+    written = operator(conf={"spark.app.name": "${env:USER} {{ x }}"}, name="merge")
+    written.render_template_fields({"x": "y"})
+    assert written.conf == {"spark.app.name": "${env:USER} y"}
+    given = operator(conf={"spark.app.name": "{{ x }}"}, name="merge")
+    with pytest.raises(AirflowFailException, match=r"value of spark.app.name that this run gives holds \$\{…\}"):
+        given.render_template_fields({"x": "${env:PASSWORD}"})
+
+
 def _render_mapped(merge: DeltaMergeOperator, value: Any) -> None:
     """As Airflow renders a task that was mapped over a value which another task returned."""
     merge._do_render_template_fields(
