@@ -16,7 +16,7 @@ from tests.differential.cases import Case
 from tests.differential.harness import Harness
 from tests.fuzz.statements import STATEMENTS_PER_TABLE, cases
 
-FEW = 10  # in the normal suite, always the same ones
+FEW = 5  # in the normal suite, always the same ones
 
 
 def test_both_engines_agree_on_made_up_statements(engines: Harness, request: pytest.FixtureRequest) -> None:

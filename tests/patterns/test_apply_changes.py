@@ -60,6 +60,7 @@ def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkS
     check()
 
 
+@pytest.mark.slow
 def test_in_order_deleted_rows_may_go_at_once(spark: SparkSession, few: settings) -> None:
     pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op")
 

@@ -73,6 +73,7 @@ def test_in_any_order_and_twice_the_history_is_what_the_changes_say(spark: Spark
     check()
 
 
+@pytest.mark.slow
 def test_in_order_with_deletes_only_what_changes_makes_a_version(spark: SparkSession, few: settings) -> None:
     pattern = Scd2(**PATTERN)
 
