@@ -17,6 +17,7 @@ from airflow_delta_merge.patterns import ApplyChanges
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=pendulum.datetime(2013, 1, 1),
     catchup=False,
+    is_paused_upon_creation=True,
     doc_md=__doc__,
     tags=["delta-merge", "pattern"],
 )

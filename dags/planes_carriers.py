@@ -18,6 +18,7 @@ from airflow_delta_merge.patterns import Scd2
     schedule=CronDataIntervalTimetable("@monthly", timezone="America/New_York"),
     start_date=pendulum.datetime(2013, 1, 1, tz="America/New_York"),
     catchup=False,
+    is_paused_upon_creation=True,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["delta-merge", "pattern"],

@@ -15,6 +15,7 @@ from airflow_delta_merge.patterns import SoftDelete
     schedule=CronDataIntervalTimetable("@monthly", timezone="America/New_York"),
     start_date=pendulum.datetime(2013, 1, 1, tz="America/New_York"),
     catchup=False,
+    is_paused_upon_creation=True,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["delta-merge", "pattern"],

@@ -21,6 +21,7 @@ from airflow_delta_merge.patterns import Sync
     schedule=CronDataIntervalTimetable("@daily", timezone="America/New_York"),
     start_date=pendulum.datetime(2013, 1, 1, tz="America/New_York"),
     catchup=False,
+    is_paused_upon_creation=True,
     doc_md=__doc__,
     tags=["delta-merge", "pattern"],
 )

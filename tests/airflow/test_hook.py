@@ -331,6 +331,7 @@ def test_a_dry_run_of_the_operator_logs_what_it_would_do(table: Path, capfd: pyt
     assert "Merge: Searching 0 of 0 files for matches" in said
 
 
+@pytest.mark.slow
 def test_a_dry_run_fails_as_the_merge_would(table: Path) -> None:
     with pytest.raises(DeltaMergeException, match="nowhere"):
         DeltaMergeHook(conf=SPARK).plan(config(table, "SELECT nowhere AS id, 'x' AS name"))
