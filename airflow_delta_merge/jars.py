@@ -72,8 +72,8 @@ def have_delta_jars() -> bool:
     """
     folder = jars_folder()
     for artifact, expected in SHA256_OF_ARTIFACT.items():
-        path = folder / f"{artifact}-{DELTA_VERSION}.jar"
-        if not path.is_file() or _sha256(path) != expected:
+        path, found = _look(folder, artifact)
+        if found != expected:
             url = _url(artifact, path)
             try:
                 head = urllib.request.Request(url, method="HEAD")  # noqa: S310 (as in _download)
@@ -97,12 +97,16 @@ def _not_fetched(url: str, path: Path, error: Exception) -> str:
     )
 
 
-def _ensure(folder: Path, artifact: str) -> Path:
+def _look(folder: Path, artifact: str) -> tuple[Path, str | None]:
+    """Where a jar belongs, and the SHA-256 of what is there."""
     path = folder / f"{artifact}-{DELTA_VERSION}.jar"
-    expected = SHA256_OF_ARTIFACT[artifact]
     # All four together are 13 MB, hashed in a few hundredths of a second: cheaper than keeping a stamp of trust.
-    found = _sha256(path) if path.is_file() else None
-    if found != expected:
+    return path, _sha256(path) if path.is_file() else None
+
+
+def _ensure(folder: Path, artifact: str) -> Path:
+    path, found = _look(folder, artifact)
+    if found != SHA256_OF_ARTIFACT[artifact]:
         if found is not None:
             log.warning("%s is not the jar it should be (its SHA-256 is %s); fetching it anew.", path, found)
         _fetch(path, artifact)

@@ -8,7 +8,6 @@ from airflow.sdk import dag, task
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 import flights_feed
-import planes_by_month
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import ApplyChanges
 
@@ -28,11 +27,11 @@ def flights_changes() -> None:
         assert data_interval_start is not None
         day = data_interval_start.date()
         feed = flights_feed.changes(flights_feed.read_flights(), day)
-        return str(flights_feed.write_parquet(feed, planes_by_month.FOLDER / "feeds" / f"changes-{day}.parquet"))
+        return str(flights_feed.write_parquet(feed, flights_feed.FOLDER / "feeds" / f"changes-{day}.parquet"))
 
     DeltaMergeOperator(
         task_id="merge",
-        target=str(planes_by_month.FOLDER / "flights_changes"),
+        target=str(flights_feed.FOLDER / "flights_changes"),
         source={
             "path": changes(),
             "select": "SELECT * EXCEPT (cancelled), if(cancelled, 'D', 'U') AS operation FROM source",
@@ -44,8 +43,7 @@ def flights_changes() -> None:
             deleted_column="is_cancelled",
         ),
         create_table={
-            "columns": ", ".join(f"{name} {kind}" for name, kind in flights_feed.TABLE_COLUMNS.items())
-            + ", is_cancelled BOOLEAN",
+            "columns": f"{flights_feed.COLUMNS_SQL}, is_cancelled BOOLEAN",
             "partitioned_by": [flights_feed.PARTITION],
         },
     )

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -19,8 +17,7 @@ from airflow_delta_merge.config import when_matched_delete, when_matched_update_
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 
-FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or Path(__file__).resolve().parents[1] / ".demo")
-TABLE = str(FOLDER / "flights")
+TABLE = str(flights_feed.FOLDER / "flights")
 FIRST_DAY = pendulum.datetime(2013, 12, 29)
 LAST_DAY = pendulum.datetime(2013, 12, 31)
 MOST_CANCELLATIONS = 500
@@ -64,7 +61,7 @@ def flights_daily_upsert() -> None:
             feed = flights_feed.snapshot(flights, day).assign(cancelled=False)
         else:
             feed = flights_feed.changes(flights, day)
-        return str(flights_feed.write_parquet(feed, FOLDER / "feeds" / f"{day}.parquet"))
+        return str(flights_feed.write_parquet(feed, flights_feed.FOLDER / "feeds" / f"{day}.parquet"))
 
     is_newer = "source.reported_on > target.reported_on"
     merge = DeltaMergeOperator(
@@ -78,7 +75,7 @@ def flights_daily_upsert() -> None:
             when_not_matched_insert_all(condition="NOT source.cancelled"),
         ],
         create_table={
-            "columns": ", ".join(f"{name} {kind}" for name, kind in flights_feed.TABLE_COLUMNS.items()),
+            "columns": flights_feed.COLUMNS_SQL,
             "partitioned_by": [flights_feed.PARTITION],
         },
     )
@@ -91,7 +88,7 @@ def flights_daily_upsert() -> None:
     def report(result: dict[str, Any], inserted: int, data_interval_start: pendulum.DateTime | None = None) -> None:
         """Write down what the merge did, as it came through XCom."""
         assert data_interval_start is not None
-        path = FOLDER / "reports" / f"{data_interval_start.date()}.json"
+        path = flights_feed.FOLDER / "reports" / f"{data_interval_start.date()}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=2))
         print(

@@ -15,12 +15,16 @@ the changes of the next days into the first day's snapshot gives the last day's 
 from __future__ import annotations
 
 import importlib.util
+import os
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+
+#: Where the DAGs keep their feeds and tables.
+FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or Path(__file__).resolve().parents[1] / ".demo")
 
 KEYS = ("flight_date", "carrier", "flight", "origin")
 PARTITION = "flight_month"
@@ -45,6 +49,7 @@ TABLE_COLUMNS = {
     "flight_month": "STRING",
 }
 """The table's columns with their Spark types; a feed has them all, and ``cancelled``."""
+COLUMNS_SQL = ", ".join(f"{name} {kind}" for name, kind in TABLE_COLUMNS.items())
 
 _DEPARTURE = ("dep_time", "dep_delay")
 _ARRIVAL = ("arr_time", "arr_delay", "air_time")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from airflow.sdk import task
 
 import flights_feed
 
@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pendulum import DateTime
 
-FOLDER = Path(os.environ.get("FLIGHTS_DEMO_FOLDER") or Path(__file__).resolve().parents[1] / ".demo")
 
-
-def planes(start: DateTime, end: DateTime) -> DataFrame:
+def read_planes(start: DateTime, end: DateTime) -> DataFrame:
     """One row for each plane and carrier: ``tailnum``, ``carrier``, and ``seen_at``, when it first left so in the
     interval; planes that changed their carrier have two."""
     import pandas as pd
@@ -27,9 +25,12 @@ def planes(start: DateTime, end: DateTime) -> DataFrame:
     return flown.groupby(["tailnum", "carrier"], as_index=False)["seen_at"].min()
 
 
-def write_planes(name: str, start: DateTime, end: DateTime) -> str:
-    """Write them as Parquet, in microseconds as Spark has them, and return the path."""
-    path = FOLDER / "feeds" / f"{name}-{start.date()}.parquet"
+@task
+def planes(name: str, data_interval_start: DateTime | None = None, data_interval_end: DateTime | None = None) -> str:
+    """Write the interval's planes as Parquet, in microseconds as Spark has them, and return the path."""
+    assert data_interval_start is not None
+    assert data_interval_end is not None
+    path = flights_feed.FOLDER / "feeds" / f"{name}-{data_interval_start.date()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    planes(start, end).to_parquet(path, coerce_timestamps="us", index=False)
+    read_planes(data_interval_start, data_interval_end).to_parquet(path, coerce_timestamps="us", index=False)
     return str(path)

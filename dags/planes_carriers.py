@@ -6,9 +6,10 @@ In the spring of 2013 some planes passed from Endeavor Air (9E) to ExpressJet (E
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag, task
+from airflow.sdk import dag
 from airflow.timetables.interval import CronDataIntervalTimetable
 
+import flights_feed
 import planes_by_month
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Scd2
@@ -24,19 +25,10 @@ from airflow_delta_merge.patterns import Scd2
     tags=["delta-merge", "pattern"],
 )
 def planes_carriers() -> None:
-    @task
-    def planes(
-        data_interval_start: pendulum.DateTime | None = None, data_interval_end: pendulum.DateTime | None = None
-    ) -> str:
-        """Write the interval's planes and return the path."""
-        assert data_interval_start is not None
-        assert data_interval_end is not None
-        return planes_by_month.write_planes("carriers", data_interval_start, data_interval_end)
-
     DeltaMergeOperator(
         task_id="merge",
-        target=str(planes_by_month.FOLDER / "planes_carriers"),
-        source=planes(),
+        target=str(flights_feed.FOLDER / "planes_carriers"),
+        source=planes_by_month.planes("carriers"),
         pattern=Scd2(keys=("tailnum",), columns=("carrier",), effective_at="seen_at"),
         create_table={
             "columns": "tailnum STRING, carrier STRING, valid_from TIMESTAMP, valid_to TIMESTAMP, is_current BOOLEAN"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag, task
+from airflow.sdk import dag
 from airflow.timetables.interval import CronDataIntervalTimetable
 
+import flights_feed
 import planes_by_month
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import InsertNew
@@ -21,20 +22,11 @@ from airflow_delta_merge.patterns import InsertNew
     tags=["delta-merge", "pattern"],
 )
 def planes_first_seen() -> None:
-    @task
-    def planes(
-        data_interval_start: pendulum.DateTime | None = None, data_interval_end: pendulum.DateTime | None = None
-    ) -> str:
-        """Write the interval's planes and return the path."""
-        assert data_interval_start is not None
-        assert data_interval_end is not None
-        return planes_by_month.write_planes("first_seen", data_interval_start, data_interval_end)
-
     DeltaMergeOperator(
         task_id="merge",
-        target=str(planes_by_month.FOLDER / "planes_first_seen"),
+        target=str(flights_feed.FOLDER / "planes_first_seen"),
         source={
-            "path": planes(),
+            "path": planes_by_month.planes("first_seen"),
             # A plane that changed its carrier has two rows.
             "select": "SELECT tailnum, min(seen_at) AS first_seen_at FROM source GROUP BY tailnum",
         },

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pendulum
-from airflow.sdk import dag, task
+from airflow.sdk import dag
 from airflow.timetables.interval import CronDataIntervalTimetable
 
+import flights_feed
 import planes_by_month
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import SoftDelete
@@ -21,19 +22,10 @@ from airflow_delta_merge.patterns import SoftDelete
     tags=["delta-merge", "pattern"],
 )
 def planes_in_service() -> None:
-    @task
-    def planes(
-        data_interval_start: pendulum.DateTime | None = None, data_interval_end: pendulum.DateTime | None = None
-    ) -> str:
-        """Write the interval's planes and return the path."""
-        assert data_interval_start is not None
-        assert data_interval_end is not None
-        return planes_by_month.write_planes("in_service", data_interval_start, data_interval_end)
-
     DeltaMergeOperator(
         task_id="merge",
-        target=str(planes_by_month.FOLDER / "planes_in_service"),
-        source=planes(),
+        target=str(flights_feed.FOLDER / "planes_in_service"),
+        source=planes_by_month.planes("in_service"),
         pattern=SoftDelete(keys=("tailnum",), latest_by=("seen_at",), deleted_column="is_grounded"),
         create_table=True,
         on_empty_source="fail",  # a month without planes is a month without data

@@ -5,14 +5,11 @@ The runs of different days keep to their own rows, also on days with 23 or 25 ho
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pendulum
 from airflow.sdk import dag
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 import flights_feed
-import planes_by_month
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Sync
 
@@ -28,9 +25,9 @@ from airflow_delta_merge.patterns import Sync
 def weather_of_a_day() -> None:
     DeltaMergeOperator(
         task_id="merge",
-        target=str(planes_by_month.FOLDER / "weather"),
+        target=str(flights_feed.FOLDER / "weather"),
         source={
-            "path": str(Path(flights_feed.packaged_data(), "weather.csv")),  # the whole year
+            "path": str(flights_feed.packaged_data() / "weather.csv"),  # the whole year
             "options": {"header": True, "inferSchema": True},
             "select": "SELECT origin, time_hour AS observed_at, temp, wind_speed, visib FROM source",
         },

@@ -184,8 +184,6 @@ def _check_parts(parts: dict[str, Any]) -> None:
             f"a MergeConfig; there is no {', '.join(missing)}."
         )
     arguments = {name: part for name, part in parts.items() if name not in _GUARDS}
-    clauses = arguments["clauses"]
-    arguments["clauses"] = [clauses] if isinstance(clauses, (Mapping, str)) else clauses
     guards = {name: parts[name] for name in _GUARDS}
     check_arguments({**arguments, "source": "stand_in", "guards": guards}, None)
 

@@ -31,6 +31,8 @@ from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
     from airflow_delta_merge.config import MergeConfig, MergeStatement
     from airflow_delta_merge.hooks.spark_application import SparkApplication
 
@@ -99,13 +101,18 @@ class DeltaMergeHook(BaseHook):
         self._running: SparkSubmit | None = None
 
     @cached_property
+    def _connection(self) -> Connection:
+        # Each look goes to Airflow's API server.
+        return find_connection(self.conn_id)
+
+    @cached_property
     def settings(self) -> ConnectionSettings:
         """What the connection says beside where Spark runs.
 
         :raises DeltaMergeException: when there is no such connection.
         """
         with _raised_for_airflow():
-            return ConnectionSettings.of(find_connection(self.conn_id))
+            return ConnectionSettings.of(self._connection)
 
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
@@ -202,7 +209,7 @@ class DeltaMergeHook(BaseHook):
         arguments: list[str],
         on_application: Callable[[SparkApplication], None] | None,
     ) -> SparkSubmit:
-        policy = ConnectionPolicy.of(self.conn_id, find_connection(self.conn_id).extra_dejson)
+        policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
         policy.check_conf(self._property_names())
         if policy.allowed_locations is not None:
             staging.write_allowed_locations(policy.allowed_locations)

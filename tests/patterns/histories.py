@@ -44,8 +44,6 @@ class History:
         """The table's rows in order, without Spark."""
         from deltalake import DeltaTable
 
-        if not self.path.exists():
-            return []
         table = DeltaTable(str(self.path)).to_pyarrow_table(columns=list(columns)).to_pylist()
         return sorted((tuple(row[name] for name in columns) for row in table), key=repr)
 
