@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_delta_merge.identity import application_id
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+# A log that is listed while somebody commits may lack a file in the middle, which deltalake takes for a broken log.
+_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
 
 
@@ -45,19 +48,40 @@ class TableCondition:
         """The version of the table that meets the condition, None as long as there is none.
 
         :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
+        :raises AirflowException: when the log can't be read, at the last of several looks either.
         """
         try:
-            from deltalake import DeltaTable
-            from deltalake.exceptions import DeltaError, DeltaProtocolError
+            from deltalake.exceptions import DeltaError
         except ImportError as error:
             raise AirflowFailException(
                 f"The log of {self.path} is read by deltalake, which is missing. {_INSTALL}"
             ) from error
+        for pause in _PAUSES_SECONDS:
+            try:
+                return self._look()
+            except DeltaError:
+                time.sleep(pause)
+        try:
+            return self._look()
+        except DeltaError as error:
+            (what, *_) = str(error).splitlines()  # the rest are frames without names
+            raise AirflowException(
+                f"The log of {self.path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage "
+                "reachable with these storage_options, and can Spark read the table?"
+            ) from error
+
+    def _look(self) -> int | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
         options = self.storage_options or None
         if not DeltaTable.is_deltatable(self.path, options):
             return None
         try:
             table = DeltaTable(self.path, storage_options=options)
+            return table.version() if self._is_met(table) else None
+        except TableNotFoundError:  # dropped since
+            return None
         except DeltaError as error:
             if not isinstance(error, DeltaProtocolError) and "Unsupported" not in str(error):
                 raise
@@ -65,7 +89,6 @@ class TableCondition:
                 f"This release of deltalake can't read {self.path}: {error}. Upgrade it, or wait for the merge itself "
                 "with DeltaMergeSensor."
             ) from error
-        return table.version() if self._is_met(table) else None
 
     def _is_met(self, table: DeltaTable) -> bool:
         if self.version is not None and table.version() < self.version:

@@ -67,12 +67,18 @@ def xcom(folder: Path, dag_id: str, task_id: str) -> Any:
     return value
 
 
+def log_ends(folder: Path, dag_id: str) -> str:
+    """The ends of the logs of a DAG's tasks, for who has nothing but a failure's text."""
+    logs = sorted((folder / "airflow" / "logs" / f"dag_id={dag_id}").rglob("*.log"))
+    return "\n".join(f"{log}:\n{log.read_text(errors='replace')[-3000:]}" for log in logs)
+
+
 def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table(folder: Path) -> None:
     table = tables.create_table(folder / "scheduled")
     tables.create_table(folder / "unchanged")
     found = ended(folder, "scheduled_once")
     states = dict(rows(folder, "SELECT task_id, state FROM task_instance WHERE dag_id = 'scheduled_once'"))
-    assert (found, states) == ([("success",)], dict.fromkeys(TASKS, "success"))
+    assert (found, states) == ([("success",)], dict.fromkeys(TASKS, "success")), log_ends(folder, "scheduled_once")
     noted = xcom(folder, "scheduled_once", "note")
     assert noted == {"inserted": 7, "touched": 0, "rendered": "7", "version": 1}
     assert tables.count_rows(table) == 7

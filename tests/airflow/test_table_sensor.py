@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
-from deltalake import CommitProperties, Transaction, write_deltalake
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from airflow_delta_merge.hooks.delta_log import TableCondition
 from airflow_delta_merge.identity import application_id
@@ -58,6 +60,26 @@ def test_what_the_log_tells(path: str, condition: dict[str, Any], found: Any) ->
 
 def test_a_table_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     assert look(str(tmp_path / "later")) == "waits"
+
+
+def test_a_log_that_is_read_amid_a_commit_is_read_again(path: str) -> None:
+    # What a listing shows while version 2 is written, of which it sees the checksum and not yet the commit.
+    log = Path(path) / "_delta_log"
+    (log / f"{2:020}.crc").write_text('{"tableSizeBytes":0,"numFiles":0,"numMetadata":1,"numProtocol":1}')
+    with pytest.raises(DeltaError, match="newer"):
+        DeltaTable(path)
+    later = threading.Timer(0.4, (log / f"{2:020}.json").write_text, ['{"commitInfo":{"timestamp":1}}'])
+    later.start()
+    try:
+        assert look(path, version=2) == 2
+    finally:
+        later.join()
+
+
+def test_a_log_that_stays_broken_is_told(path: str) -> None:
+    (Path(path) / "_delta_log" / f"{1:020}.json").write_text("{")
+    with pytest.raises(AirflowException, match="can't be read, tried 5 times"):
+        look(path)
 
 
 def test_a_table_that_deltalake_cannot_read_fails_without_retries(path: str) -> None:

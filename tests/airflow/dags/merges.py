@@ -172,7 +172,7 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         path=str(FOLDER / "scheduled"),
         merged_by={"dag_id": "scheduled_once", "task_id": "merge", "run_id": "{{ run_id }}"},
         mode="reschedule",
-        poke_interval=5,
+        poke_interval=15,  # a scheduler that is told late of a short pause's begin takes the task for lost
         timeout=300,
     )
 
