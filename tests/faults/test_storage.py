@@ -1,15 +1,14 @@
 """Storage that fails under a merge, at each step that writes: the table is as it was or has the merge, once.
 
 Full disks are made by the kernel: the JVM may write no file beyond a size, so its write fails in the middle (with
-EFBIG where a full disk says ENOSPC). Answers that get lost are made by a log store, compiled by the compiler that
-Spark brings for its own queries. Nothing of either is in the package.
+EFBIG where a full disk says ENOSPC). Answers that get lost are made by a log store. Nothing of either is in the
+package.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from airflow_delta_merge.engine.delta_jvm import MergeTransaction
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.result import MergeResult
+from tests.java_classes import java_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,22 +35,12 @@ pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only L
 @pytest.fixture(scope="module")
 def fault(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """Have the log store of the tables of this module fail at its next commit."""
-    jvm, conf = spark._jvm, spark.sparkContext._jsc.sc().conf()
-    thread = jvm.java.lang.Thread.currentThread()
-    loader = thread.getContextClassLoader()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook(LOG_STORE.read_text())
-    thread.setContextClassLoader(compiler.getClassLoader())
-    jar = tmp_path_factory.mktemp("log_store") / "log_store.jar"  # for tasks, some of which read the log
-    with zipfile.ZipFile(jar, "w") as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(f"{name}.class", code)
-    spark.sparkContext._jsc.addJar(str(jar))
-    conf.set("spark.delta.logStore.file.impl", "FaultyLogStore")
-    yield lambda name: jvm.java.lang.System.setProperty("airflow_delta_merge.fault", name)
-    conf.remove("spark.delta.logStore.file.impl")
-    thread.setContextClassLoader(loader)
+    conf = spark.sparkContext._jsc.sc().conf()
+    # Tasks need it, too: some read the log.
+    with java_classes(spark, LOG_STORE, jar=tmp_path_factory.mktemp("log_store") / "log_store.jar"):
+        conf.set("spark.delta.logStore.file.impl", "FaultyLogStore")
+        yield lambda name: spark._jvm.java.lang.System.setProperty("airflow_delta_merge.fault", name)
+        conf.remove("spark.delta.logStore.file.impl")
 
 
 @pytest.fixture

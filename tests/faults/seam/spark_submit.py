@@ -1,9 +1,10 @@
 """A spark-submit that does to a merge what a test wants to happen, then what the real one does.
 
 Given as ``spark_binary``. It looks into ``$DELTA_MERGE_CONTROL/<run id>.<map index>``, appends its process id
-to ``submits`` there, and does what files say, each once but for ``hold``:
+to ``submits`` there, and does what files say, each once but for ``hold`` and ``stay``:
 
 - ``hold``: waits before it starts Spark until the file is gone, having written ``held``.
+- ``stay``: waits with Spark's end, whose result is there, until the file is gone, having written ``stayed``.
 - ``kill``: ``<victim> <moment>``: SIGKILLs ``job`` (the Python process), ``jvm`` or ``submit`` (this process, whose
   place is that of spark-submit), ``before-commit`` or ``after-commit``.
 - ``lose-result``, ``tear-result``: what becomes of the result file after the merge.
@@ -28,9 +29,7 @@ def main() -> int:
     control.mkdir(exist_ok=True)
     with (control / "submits").open("a") as submits:
         print(os.getpid(), file=submits)
-    while (control / "hold").exists():
-        (control / "held").touch()
-        time.sleep(0.1)
+    _wait_while(control / "hold", told=control / "held")
     arguments, environment = list(ARGUMENTS), dict(os.environ)
     order = _take(control, "kill")
     if order:
@@ -39,6 +38,7 @@ def main() -> int:
         environment |= {"DELTA_MERGE_JOB": arguments[job], "DELTA_MERGE_KILL": f"{victim} {moment} {os.getpid()}"}
         arguments[job] = DYING_JOB
     code = subprocess.call([SUBMIT, *arguments], env=environment)
+    _wait_while(control / "stay", told=control / "stayed")
     result = Path(_value("--result"))
     if _take(control, "lose-result") is not None:
         result.unlink()
@@ -51,6 +51,12 @@ def main() -> int:
 def _control() -> Path:
     who = json.loads(Path(_value("--identity")).read_text())["task_instance"]
     return Path(os.environ["DELTA_MERGE_CONTROL"]) / f"{who['run_id']}.{who['map_index']}"
+
+
+def _wait_while(path: Path, *, told: Path) -> None:
+    while path.exists():
+        told.touch()
+        time.sleep(0.1)
 
 
 def _value(option: str) -> str:
