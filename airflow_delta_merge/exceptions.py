@@ -42,5 +42,9 @@ class EmptySourceError(MergeGuardError):
     """The source has no rows, where its caller wants no merge of none; nothing was committed."""
 
 
+class SourceExpectationError(MergeGuardError):
+    """The source's columns or rows aren't what the merge's caller expects of them; nothing was committed."""
+
+
 class MergeResultError(DeltaMergeError, ValueError):
     """A result read back from a file, XCom or the Delta log is not one this version understands."""

@@ -27,6 +27,7 @@ from airflow_delta_merge.config.merge_statement import MergeStatement
 from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
+from airflow_delta_merge.config.source_expectations import SourceExpectations
 from airflow_delta_merge.config.transport import from_json, to_json
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "MergeTarget",
     "MergeWindow",
     "SourceDedupe",
+    "SourceExpectations",
     "from_json",
     "to_json",
     "when_matched_delete",

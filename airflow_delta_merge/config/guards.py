@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.source_expectations import SourceExpectations
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: What guards can look at: rows of source and target, rows that the merge would change, these as fractions of the
@@ -37,10 +38,12 @@ class MergeGuards:
         ``{"deleted_fraction": 0.2}`` is ``deleted_fraction > 0.2``.
     :param on_empty_source: what a source without rows means: ``merge`` as ever (a by-source clause would take every
         row of the target), ``skip`` the merge, or ``fail``.
+    :param expect_source: what the source's rows must be like, as :class:`SourceExpectations` or a dict like it.
     """
 
     fail_if: tuple[str, ...] = ()
     on_empty_source: str = "merge"
+    expect_source: SourceExpectations | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fail_if", _conditions(self.fail_if))
@@ -48,6 +51,8 @@ class MergeGuards:
             raise MergeConfigError(
                 f"on_empty_source is {self.on_empty_source!r}; it can be: {', '.join(_ON_EMPTY_SOURCE)}."
             )
+        if self.expect_source is not None:
+            object.__setattr__(self, "expect_source", SourceExpectations.of(self.expect_source))
 
     @classmethod
     def of(cls, value: MergeGuards | Mapping[str, Any]) -> MergeGuards:
@@ -55,12 +60,18 @@ class MergeGuards:
         if isinstance(value, MergeGuards):
             return value
         if not isinstance(value, Mapping):
-            raise MergeConfigError(f"guards is a dict of fail_if and on_empty_source, not {type(value).__name__}.")
-        check_keys(value, "guards", optional=("fail_if", "on_empty_source"))
+            raise MergeConfigError(
+                f"guards is a dict of fail_if, on_empty_source and expect_source, not {type(value).__name__}."
+            )
+        check_keys(value, "guards", optional=("fail_if", "on_empty_source", "expect_source"))
         return cls(**value)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"fail_if": list(self.fail_if), "on_empty_source": self.on_empty_source}
+        return {
+            "fail_if": list(self.fail_if),
+            "on_empty_source": self.on_empty_source,
+            "expect_source": None if self.expect_source is None else self.expect_source.to_dict(),
+        }
 
 
 def _conditions(fail_if: Any) -> tuple[str, ...]:

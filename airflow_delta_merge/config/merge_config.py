@@ -77,8 +77,17 @@ class MergeConfig:
             object.__setattr__(self, "source_dedupe", SourceDedupe.of(self.source_dedupe))
             if isinstance(self.on, str):
                 raise MergeConfigError("source_dedupe needs key columns: give on as a list.")
+            self._check_is_not_unique_anyway(self.on)
         if self.with_schema_evolution and any(clause.except_columns for clause in self.clauses):
             raise MergeConfigError("except_columns and with_schema_evolution exclude each other.")
+
+    def _check_is_not_unique_anyway(self, keys: tuple[str, ...]) -> None:
+        expected = self.guards.expect_source
+        if expected is not None and expected.is_unique_by(keys):
+            raise MergeConfigError(
+                "source_dedupe leaves one row for each key, so expect_source's unique could never fail: leave out one "
+                "of the two."
+            )
 
     @property
     def has_star_exceptions(self) -> bool:

@@ -35,8 +35,9 @@ _PARTS: dict[str, Any] = {
     "update_only_changed": False,
     "fail_if": [],
     "on_empty_source": "merge",
+    "expect_source": None,
 }
-_GUARDS = ("fail_if", "on_empty_source")
+_GUARDS = ("fail_if", "on_empty_source", "expect_source")
 
 
 class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):

@@ -38,6 +38,7 @@ class ColumnNames:
         self.matched_path = f"_matched_path_{token}"
         self.matched_row_index = f"_matched_row_index_{token}"
         self.statistic = f"_statistic_{token}"
+        self.expected = f"_expected_{token}_"
 
 
 @dataclass(frozen=True)

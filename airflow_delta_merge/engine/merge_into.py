@@ -25,6 +25,7 @@ from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.pruning import choose_files, source_keys
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
+from airflow_delta_merge.engine.source_expectations import SourceCheck
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.merge_plan import MergePlan
@@ -175,18 +176,28 @@ class MergeIntoCommand:
         self._materialization = str(reason) if needed else OWN_REASON
         settings = Settings.of(self._gateway)
         keys = source_keys(self._statement, prefix=names.statistic) if settings.prune_by_source else []
+        check = None
+        if expected := self._guards.expect_source:
+            check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
         with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
             source = materialize_source(
                 self._gateway,
                 self._statement,
                 row_id=names.source_row_id,
-                statistics=[statistic for key in keys for statistic in key.statistics()],
+                statistics=[
+                    *(statistic for key in keys for statistic in key.statistics()),
+                    *(check.statistics() if check else ()),
+                ],
+                also=check.columns if check else (),
                 storage_level=self._storage_level,
                 broadcast_bytes=settings.broadcast_bytes,
             )
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             check_source(self._guards, source.num_rows)
+            if check:
+                with metrics.phase("source"), self._described("check the source"):
+                    check.check_rows(source)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
                 search = choose_files(self._statement, transaction, keys, source, settings)

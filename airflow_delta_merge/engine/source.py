@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,7 @@ def materialize_source(
     *,
     row_id: str,
     statistics: Iterable[Column],
+    also: Sequence[Column] = (),
     storage_level: str,
     broadcast_bytes: int,
 ) -> MaterializedSource:
@@ -80,10 +81,11 @@ def materialize_source(
 
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
+    :param also: what is looked at beside what the merge uses.
     :param storage_level: where to keep the rows, as Spark names it.
     :param broadcast_bytes: up to which size the source counts as small.
     """
-    frame = statement.source_frame().withColumn(row_id, F.monotonically_increasing_id())
+    frame = statement.source_frame(also).withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)
     kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)

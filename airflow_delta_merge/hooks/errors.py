@@ -24,7 +24,14 @@ _ADVICE = {
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
 }
-_LASTING_TYPES = ("MergeConfigError", "NotImplementedError", "StaleMergeError", "MergeGuardError", "EmptySourceError")
+_LASTING_TYPES = (
+    "MergeConfigError",
+    "NotImplementedError",
+    "StaleMergeError",
+    "MergeGuardError",
+    "EmptySourceError",
+    "SourceExpectationError",
+)
 
 
 class DeltaMergeException(AirflowException):

@@ -20,6 +20,7 @@ from airflow_delta_merge.config import (
     MergeTarget,
     MergeWindow,
     SourceDedupe,
+    SourceExpectations,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
@@ -75,6 +76,18 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
+_WITH_DICT = (
+    MergeTarget,
+    MergeSource,
+    MergeClause,
+    SourceDedupe,
+    CreateTable,
+    MergeWindow,
+    SourceExpectations,
+    Pattern,
+)
+
+
 class _HasDict(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
@@ -85,7 +98,7 @@ def to_plain(value: Any) -> Any:
     What is plain already stays the same object: by that Airflow knows a mapped task's values, which come from other
     tasks, and doesn't take them for templates. A copy would be rendered, whatever stands in it.
     """
-    if isinstance(value, (MergeTarget, MergeSource, MergeClause, SourceDedupe, CreateTable, MergeWindow, Pattern)):
+    if isinstance(value, _WITH_DICT):
         return to_plain(cast("_HasDict", value).to_dict())
     if isinstance(value, str) or _is_output(value):
         return value
@@ -222,8 +235,17 @@ def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:
         fail_if = {name: 0 if _is_unknown(value) else value for name, value in fail_if.items()}
     elif isinstance(fail_if, list):
         fail_if = [condition for condition in fail_if if not _is_unknown(condition)]
-    known = {**guards, "fail_if": fail_if}
+    known = {**guards, "fail_if": fail_if, "expect_source": _known_expectations(guards["expect_source"])}
     return {name: value for name, value in known.items() if not _is_unknown(value)}
+
+
+def _known_expectations(expected: Any) -> Any:
+    """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
+    if not isinstance(expected, Mapping):
+        return None if _is_unknown(expected) else expected
+    known = {name: part for name, part in expected.items() if not _is_unknown(part) and not _holds_output(part)}
+    # With nothing known left there is nothing to check; nor with what of it is expected unknown.
+    return _fill(known, count(1)) if len(known) == len(expected) or known.keys() - {"sample"} else None
 
 
 def _is_unknown(value: Any) -> bool:

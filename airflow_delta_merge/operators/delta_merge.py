@@ -19,6 +19,7 @@ from airflow_delta_merge.config import (
     MergeTarget,
     MergeWindow,
     SourceDedupe,
+    SourceExpectations,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
@@ -96,6 +97,11 @@ class DeltaMergeOperator(BaseOperator):
         (``["num_deleted_rows > 100 AND deleted_fraction > 0.2"]``). (templated)
     :param on_empty_source: what a source without rows means: ``merge`` as ever, ``skip`` (the task is skipped) or
         ``fail``. (templated)
+    :param expect_source: what the source must be like, looked at before anything is written; otherwise the task fails
+        with the numbers of rows, a few of which stand in its log, and without retries: a dict of ``unique`` (columns
+        whose values together no two rows share), ``not_null`` (columns that are never NULL), ``columns`` (types by
+        name: ``{"id": "bigint"}``) and ``sample`` (what the log shows of such rows: ``keys``, ``rows`` or ``none``),
+        or :class:`~airflow_delta_merge.config.SourceExpectations`. (templated)
     :param exactly_once: whether the table shall hold each intended execution of this task once, however often it is
         tried: a try finds in the table's log what an earlier one has committed, returns its result and does nothing;
         one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
@@ -137,6 +143,7 @@ class DeltaMergeOperator(BaseOperator):
         "window",
         "fail_if",
         "on_empty_source",
+        "expect_source",
         "conf",
         "jars",
         "packages",
@@ -173,6 +180,7 @@ class DeltaMergeOperator(BaseOperator):
         window: MergeWindow | str | Mapping[str, Any] | None = None,
         fail_if: Mapping[str, float | str] | Sequence[str] = (),
         on_empty_source: str = "merge",
+        expect_source: SourceExpectations | Mapping[str, Any] | None = None,
         exactly_once: bool = True,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         asset_events: Literal["on_commit", "always", "never"] = "on_commit",
@@ -212,6 +220,7 @@ class DeltaMergeOperator(BaseOperator):
         self.window = window_template(window)
         self.fail_if = to_plain(fail_if)
         self.on_empty_source = on_empty_source
+        self.expect_source = to_plain(expect_source)
         self.exactly_once = exactly_once
         self.max_commit_attempts = max_commit_attempts
         self.asset_events = asset_events
@@ -253,7 +262,11 @@ class DeltaMergeOperator(BaseOperator):
             "create_table": self.create_table,
             "pattern": self.pattern,
             "window": self.window,
-            "guards": {"fail_if": self.fail_if, "on_empty_source": self.on_empty_source},
+            "guards": {
+                "fail_if": self.fail_if,
+                "on_empty_source": self.on_empty_source,
+                "expect_source": self.expect_source,
+            },
         }
 
     def _merge_config(self) -> MergeConfig | MergeStatement:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from airflow_delta_merge.config import (
     CreateTable,
     MergeConfig,
+    MergeGuards,
     MergeSource,
     MergeTarget,
     when_matched_delete,
@@ -75,6 +76,11 @@ class Scd2(ChangePattern):
         if create_table is not None and create_table.columns is None:
             raise MergeConfigError(
                 "Scd2 looks into its target, so a table cannot be made like the source: give create_table its columns."
+            )
+        if MergeGuards.of(options.get("guards") or {}).expect_source is not None:
+            raise MergeConfigError(
+                "Scd2 makes the source's changes a history before it merges, and expect_source would look at that: "
+                "check the changes in a task before."
             )
         return super().to_config(target=target, source=source, **options)
 

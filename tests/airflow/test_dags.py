@@ -126,6 +126,19 @@ def test_two_source_rows_for_one_target_row(
     assert tables.versions(table) == [0, 1]
 
 
+def test_a_source_that_is_not_as_expected_fails_without_retries_and_shows_its_keys(
+    dags: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = tables.create_table(tmp_path / "table")
+    run = Run(dags["merge_expected"], {"target": str(table), "unique": "id"})
+    assert run.states == {"merge": "failed"}
+    said = capfd.readouterr().out
+    assert "2 rows share id with others, in 1 key, of 5 rows" in said
+    assert '{"id": "0", "number of rows": "2"}' in said
+    assert "secret" not in said
+    assert tables.versions(table) == [0]
+
+
 def test_timeout_ends_spark(dags: dict[str, Any], tmp_path: Path) -> None:
     table = tables.create_table(tmp_path / "table")
     run = Run(dags["merge_without_end"], {"target": str(table)})

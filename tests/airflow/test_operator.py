@@ -15,6 +15,7 @@ from airflow.sdk import DAG
 from airflow_delta_merge.config import (
     MergeSource,
     MergeTarget,
+    SourceExpectations,
     when_matched_delete,
     when_matched_update,
     when_matched_update_all,
@@ -24,8 +25,10 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import _secrets
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator, describe
 from airflow_delta_merge.operators.task_identity import merge_identity
+from airflow_delta_merge.patterns import Scd2
 from airflow_delta_merge.result import MergeResult
 
+SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
 GOOD: dict[str, Any] = {
     "target": "db.target",
     "source": "SELECT 1 AS id",
@@ -68,6 +71,14 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"create_table": "yes"}, "create_table is True or a dict"),
         ({"create_table": {"partitioned_by": ["a"], "cluster_by": ["b"]}}, "not both"),
         ({"on_empty_source": "ignore"}, "it can be: merge, skip, fail"),
+        ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
+        ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
+        ({"expect_source": ["id"]}, "expect_source is a dict like"),
+        ({"expect_source": {"unique": ["id"]}, "source_dedupe": "at"}, "could never fail"),
+        (
+            {"expect_source": {"not_null": ["id"]}, "on": None, "clauses": None, "pattern": SCD2},
+            "Scd2 makes the source's changes a history",
+        ),
     ],
 )
 def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
@@ -87,6 +98,7 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
         ({**NO_PARTS, "sql": "DELETE FROM {{ params.t }}"}, "is a MERGE INTO statement"),
         ({**NO_PARTS, "sql": ""}, "some text for sql"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "fail_if": {"rows": 1}}, "none of"),
+        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "expect_source": {}}, "expects nothing"),
     ],
 )
 def test_a_statement_is_all_or_nothing(changes: dict[str, Any], sentence: str) -> None:
@@ -131,6 +143,22 @@ def test_guards_may_be_templates() -> None:
     operator(fail_if={"deleted_fraction": "{{ params.most }}"}, on_empty_source="{{ params.empty }}")
     with pytest.raises(MergeConfigError, match="none of"):
         operator(fail_if={"deleted_rows": "{{ params.most }}"})
+    operator(expect_source={"unique": "{{ params.keys }}", "sample": "{{ params.sample }}"})
+    operator(expect_source={"columns": {"{{ params.key }}": "{{ params.type }}"}, "not_null": ["{{ params.key }}"]})
+    operator(expect_source="{{ params.expected }}")
+    with pytest.raises(MergeConfigError, match="it can be: keys, rows, none"):
+        operator(expect_source={"unique": ["{{ params.key }}"], "sample": "all"})
+
+
+def test_expectations_may_be_an_output_and_are_rendered() -> None:
+    with DAG("some", schedule=None):
+        upstream = DeltaMergeOperator(task_id="up", **GOOD)
+        output = upstream.output
+        for number, expected in enumerate((output, {"unique": output["keys"]}, {"unique": ["id", output["key"]]})):
+            DeltaMergeOperator(**GOOD, task_id=f"merge_{number}", expect_source=expected)
+    merge = operator(expect_source=SourceExpectations(unique=("{{ key }}",), sample="none"), name="merge")
+    merge.render_template_fields({"key": "day"})  # type: ignore[typeddict-item]
+    assert merge._merge_config().guards.expect_source == SourceExpectations(unique=("day",), sample="none")
 
 
 def test_clause_of_dict_is_no_way_around_the_checks() -> None:

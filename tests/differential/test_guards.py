@@ -11,13 +11,21 @@ from airflow_delta_merge.config import (
     MergeClause,
     MergeConfig,
     MergeSource,
+    MergeStatement,
     when_matched_delete,
+    when_matched_update,
     when_matched_update_all,
     when_not_matched_by_source_delete,
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
+from airflow_delta_merge.engine.source_expectations import SAMPLE_SIZE
+from airflow_delta_merge.exceptions import (
+    EmptySourceError,
+    MergeConfigError,
+    MergeGuardError,
+    SourceExpectationError,
+)
 from tests.differential.delta_log import files_in
 
 if TYPE_CHECKING:
@@ -110,3 +118,119 @@ def test_an_empty_source_deletes_all_unless_a_guard_says_otherwise(spark: SparkS
             run(spark, path, sync, nothing, on_empty_source=choice)
     assert spark.read.format("delta").load(str(path)).count() == 20
     assert run(spark, path, sync, nothing) == (0, 20, 0)
+
+
+def expect(spark: SparkSession, path: Path, source: str = SOURCE, **expected: Any) -> tuple[int, int, int]:
+    return run(spark, path, source=source, expect_source=expected)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level("WARNING", logger="airflow_delta_merge.engine")
+    return caplog
+
+
+# Ids 1 (twice), 2 (three times) and 3, two without; `day` is missing in two rows, one of them without id.
+ODD = """SELECT id, day, concat('secret ', row) AS v
+    FROM VALUES (1, 'mon', 1), (1, 'tue', 2), (2, 'mon', 3), (2, 'mon', 4), (2, NULL, 5), (3, 'mon', 6),
+        (NULL, NULL, 7), (NULL, 'tue', 8) AS rows(id, day, row)"""
+INSERTS = (when_not_matched_insert_all(),)
+
+
+def test_a_source_that_is_as_expected_is_merged(spark: SparkSession, path: Path) -> None:
+    columns = {"id": "BIGINT", "v": "string", "gone": "boolean"}
+    assert expect(spark, path, unique=["id"], not_null=["id", "V"], columns=columns) == (2, 3, 6)
+
+
+@pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        ({"unique": ["id"]}, "5 rows share id with others, in 2 keys, of 8 rows"),
+        ({"unique": ["id", "day"]}, "2 rows share id, day with others, in 1 key, of 8 rows"),
+        ({"not_null": ["day"]}, "day is NULL in 2 rows, of 8 rows"),
+        (
+            {"not_null": ["v", "id", "day"], "unique": "id"},
+            "id is NULL in 2 rows; day is NULL in 2 rows; 5 rows share id with others, in 2 keys, of 8 rows",
+        ),
+        ({"columns": {"id": "int", "day": "date", "v": "binary"}}, "day is string, not date; v is string, not binary."),
+        ({"columns": {"month": "int"}, "not_null": ["year"]}, "there is no column year; there is no column month."),
+    ],
+)
+def test_a_source_that_is_not_leaves_nothing_behind(
+    spark: SparkSession, path: Path, expected: dict[str, Any], told: str
+) -> None:
+    before = files_in(path)
+    with pytest.raises(SourceExpectationError) as raised:
+        run(spark, path, INSERTS, ODD, expect_source=expected)
+    assert told in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert files_in(path) == before
+
+
+@pytest.mark.parametrize(
+    ("sample", "rows"),
+    [
+        ("keys", ['{"id": "2"}', '{"id": null}', '{"id": "1", "number of rows": "2"}']),
+        ("rows", ['{"id": "2", "day": null, "v": "secret 5"}', '{"id": "1", "day": "tue", "v": "secret 2"}']),
+        ("none", []),
+    ],
+)
+def test_the_log_shows_some_of_the_rows(
+    spark: SparkSession, path: Path, log: pytest.LogCaptureFixture, sample: str, rows: list[str]
+) -> None:
+    with pytest.raises(SourceExpectationError) as raised:
+        run(spark, path, INSERTS, ODD, expect_source={"unique": ["id"], "not_null": ["day"], "sample": sample})
+    said = [record.message.strip() for record in log.records]
+    assert set(rows) <= set(said)
+    assert bool(said) == ("in the log above" in str(raised.value)) == bool(rows)
+    assert ("secret" in log.text) == (sample == "rows")
+    assert len([line for line in said if line.startswith("{")]) <= 2 * SAMPLE_SIZE
+
+
+def test_what_the_merge_does_not_use_is_looked_at_too(spark: SparkSession, path: Path) -> None:
+    source = "SELECT id, 'new' AS v, named_struct('mail', nullif(id, 20)) AS who, 1 AS `a.b` FROM range(15, 26)"
+    with pytest.raises(SourceExpectationError, match=r"who.mail is NULL in 1 rows; 11 rows share `a.b` with others"):
+        expect(spark, path, f"SELECT *, false AS gone FROM ({source})", unique=["`a.b`"], not_null=["who.mail"])
+
+
+def test_values_of_a_sample_are_one_line_each_and_short(
+    spark: SparkSession, path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    source = "SELECT 1 AS id, concat('a\\nb', repeat('x', 1000)) AS v FROM range(2)"
+    with pytest.raises(SourceExpectationError):
+        run(spark, path, INSERTS, source, expect_source={"unique": ["v"]})
+    (line,) = [record.message for record in log.records if "number of rows" in record.message]
+    assert "\n" not in line
+    assert len(line) < 200
+
+
+def test_columns_are_looked_at_before_anything_is_read(spark: SparkSession, path: Path) -> None:
+    failing = "SELECT raise_error('read') AS id, 'new' AS v"
+    with pytest.raises(SourceExpectationError, match="v is string, not int"):
+        run(spark, path, INSERTS, failing, expect_source={"columns": {"v": "int"}})
+    with pytest.raises(MergeConfigError, match="'bigit' in expect_source is no type"):
+        run(spark, path, INSERTS, failing, expect_source={"columns": {"v": "bigit"}})
+
+
+def test_an_empty_source_has_all_that_is_expected_but_columns(spark: SparkSession, path: Path) -> None:
+    assert expect(spark, path, f"{SOURCE} WHERE id < 0", unique=["id"], not_null=["id"]) == (0, 0, 0)
+
+
+def test_the_rows_are_those_left_by_window_and_dedupe(spark: SparkSession, path: Path) -> None:
+    source = "SELECT id % 3 AS id, concat('v', id) AS v, 'x' AS mail, id AS latest FROM range(9)"
+    config = MergeConfig(
+        target=str(path),
+        source=MergeSource(query=source),
+        on=["id"],
+        clauses=[when_matched_update(set={"v": "source.v"})],
+        source_dedupe=["latest"],
+        guards={"expect_source": {"unique": ["mail"]}},
+    )
+    with pytest.raises(SourceExpectationError, match="3 rows share mail with others, in 1 key, of 3 rows"):
+        merge(spark, config)
+
+
+def test_the_source_of_a_statement_is_looked_at(spark: SparkSession, path: Path) -> None:
+    sql = f"MERGE INTO delta.`{path}` t USING ({ODD}) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    with pytest.raises(SourceExpectationError, match="id is NULL in 2 rows"):
+        merge(spark, MergeStatement(sql=sql, guards={"expect_source": {"not_null": ["id"]}}))

@@ -13,6 +13,7 @@ from airflow_delta_merge.config import (
     MergeGuards,
     MergeSource,
     MergeTarget,
+    SourceExpectations,
     when_matched_delete,
     when_matched_update,
     when_matched_update_all,
@@ -84,6 +85,14 @@ GUARDS = st.builds(
     fail_if=st.lists(CONDITIONS, max_size=2).map(tuple)
     | st.dictionaries(st.sampled_from(GUARDED_COUNTS), st.floats(0, 1e9) | st.integers(0, 10**9), max_size=2),
     on_empty_source=st.sampled_from(["merge", "skip", "fail"]),
+    expect_source=st.none()
+    | st.builds(
+        SourceExpectations,
+        unique=st.lists(COLUMNS, min_size=1, max_size=2, unique_by=str.lower),
+        not_null=st.lists(COLUMNS, max_size=1),
+        columns=st.dictionaries(COLUMNS, NAME_PARTS, max_size=1),
+        sample=st.sampled_from(["keys", "rows", "none"]),
+    ),
 )
 
 

@@ -39,6 +39,10 @@ def config(**changes: Any) -> MergeConfig:
     return MergeConfig(**{"target": "t", "source": "SELECT 1 AS id", "on": ["id"], "clauses": UPSERT, **changes})
 
 
+def expected(**expectations: Any) -> MergeConfig:
+    return config(guards={"expect_source": expectations})
+
+
 # --- there and back -------------------------------------------------------------------------------------------------
 
 
@@ -280,6 +284,17 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("a guard below zero", lambda: config(guards={"fail_if": {"num_deleted_rows": -1}}), "no number of 0"),
     ("guards that are none", lambda: config(guards=1), "guards is a dict"),
     ("guards of odd keys", lambda: config(guards={"fail": []}), "unknown keys: fail"),
+    ("nothing expected", lambda: config(guards={"expect_source": {}}), "expects nothing"),
+    ("an expected column twice", lambda: expected(not_null=["a", "`A`"]), "not_null names a column twice"),
+    ("an expected column without name", lambda: expected(unique=[""]), "a column in expect_source's unique"),
+    ("an expected column of no type", lambda: expected(columns={"a": 1}), "the type of a in expect_source"),
+    ("expected columns in a list", lambda: expected(columns=["id"]), "a dict of types by name"),
+    ("an unknown sample", lambda: expected(unique="id", sample="all"), "it can be: keys, rows, none"),
+    (
+        "keys that are unique anyway",
+        lambda: config(on=["ID"], source_dedupe="at", guards={"expect_source": {"unique": ["id", "b"]}}),
+        "could never fail",
+    ),
     ("an unknown word for an empty source", lambda: config(guards={"on_empty_source": "ok"}), "merge, skip, fail"),
     ("a table made of text", lambda: config(create_table="id INT"), "True or a dict, not str"),
     ("a table of odd keys", lambda: config(create_table={"partition_by": ["a"]}), "unknown keys: partition_by"),

@@ -18,7 +18,13 @@ from airflow_delta_merge.engine.delta_jvm.reads import (
 )
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
-from airflow_delta_merge.engine.delta_jvm.tables import analysed_plan, columns_from, columns_of, is_delta_path
+from airflow_delta_merge.engine.delta_jvm.tables import (
+    analysed_plan,
+    columns_from,
+    columns_of,
+    is_delta_path,
+    is_of_type,
+)
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
@@ -36,6 +42,7 @@ __all__ = [
     "columns_from",
     "columns_of",
     "is_delta_path",
+    "is_of_type",
     "locations_of",
     "locations_of_merge",
     "qualified",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
@@ -190,13 +190,23 @@ class ResolvedMerge:
 
     # Source and target
 
-    def source_frame(self) -> DataFrame:
-        """The source, narrowed to the columns that the condition and the clauses use."""
+    def whole_source_frame(self) -> DataFrame:
+        """The source with all its columns."""
+        return self._gateway.data_frame(self.command.source())
+
+    def source_frame(self, also: Sequence[Column] = ()) -> DataFrame:
+        """The source, narrowed to the columns that the condition and the clauses use.
+
+        :param also: what else is looked at.
+        """
         attribute_set = self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet")
-        references = attribute_set.apply(self.command.expressions())
+        references = [attribute_set.apply(self.command.expressions())]
+        if also:
+            looked_at = jdf(self.whole_source_frame().select(*also)).queryExecution().analyzed()
+            references.append(looked_at.references())
         source = self.command.source()
         output = scala_list(source.output())
-        used = [attribute for attribute in output if references.contains(attribute)]
+        used = [attribute for attribute in output if any(each.contains(attribute) for each in references)]
         if len(used) < len(output):
             project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
             source = project(self._gateway.seq(used), source)

@@ -1,4 +1,4 @@
-"""Tables from outside a transaction: whether one is there, and columns as ``CREATE TABLE`` wants them."""
+"""Tables from outside a transaction: whether one is there, and columns as SQL writes them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def columns_from(gateway: Gateway, text: str) -> str:
         return str(gateway.module("org.apache.spark.sql.types.StructType").fromDDL(text).toDDL())
     except PySparkException as error:
         raise MergeConfigError(f"The columns {text!r} in create_table are no columns: {first_line(error)}") from error
+
+
+def is_of_type(gateway: Gateway, frame: DataFrame, text: str) -> bool:
+    """Whether a frame's only column has a type given as SQL; fields' names in any case, NULLs allowed or not.
+
+    :raises MergeConfigError: when the text is no type.
+    """
+    try:
+        wanted = gateway.session.sessionState().sqlParser().parseDataType(text)
+    except PySparkException as error:
+        raise MergeConfigError(f"The type {text!r} in expect_source is no type: {first_line(error)}") from error
+    types = gateway.module("org.apache.spark.sql.types.DataType")
+    return bool(types.equalsIgnoreCaseAndNullability(jdf(frame).schema().head().dataType(), wanted))

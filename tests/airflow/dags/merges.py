@@ -64,6 +64,17 @@ with DAG("merge_report_gate", schedule=None, start_date=datetime(2026, 1, 1)):
         ),
     ]
 
+with DAG("merge_expected", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(
+        task_id="merge",
+        target="{{ dag_run.conf['target'] }}",
+        source="SELECT id % 4 AS id, concat('secret ', id) AS name FROM range(5)",
+        expect_source={"unique": ["{{ dag_run.conf['unique'] }}"], "columns": {"id": "bigint", "name": "string"}},
+        retries=3,
+        **UPSERT,
+        **SPARK,
+    )
+
 with DAG("merge_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
 
     @task
