@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_delta_merge.identity import application_id
+from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.exceptions import MergeResultError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_T = TypeVar("_T")
+
 # A log that is listed while somebody commits may lack a file in the middle, which deltalake takes for a broken log.
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
+# How many commits are looked through for a record, the newest first; then all that the log still has.
+_COMMITS_AT_FIRST = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +35,6 @@ class TableCondition:
     :param version: the table has this version or a later one.
     :param updated_since: its newest commit is of this moment or later (ISO 8601; UTC when it names no zone).
     :param partition: it has a file in this partition, by the values of some or all partition columns.
-    :param merged_by: a task instance has merged into it: ``dag_id``, ``task_id``, ``run_id``, and ``map_index`` or
-        ``namespace`` if it has them.
     """
 
     path: str
@@ -38,7 +42,6 @@ class TableCondition:
     version: int | None = None
     updated_since: str | None = None
     partition: dict[str, str] = field(default_factory=dict)
-    merged_by: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types, for the arguments of a trigger."""
@@ -47,82 +50,126 @@ class TableCondition:
     def met_by(self) -> int | None:
         """The version of the table that meets the condition, None as long as there is none.
 
-        :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
-        :raises AirflowException: when the log can't be read, at the last of several looks either.
+        :raises AirflowException: as :func:`read_log`.
         """
-        try:
-            from deltalake.exceptions import DeltaError
-        except ImportError as error:
-            raise AirflowFailException(
-                f"The log of {self.path} is read by deltalake, which is missing. {_INSTALL}"
-            ) from error
-        for pause in _PAUSES_SECONDS:
-            try:
-                return self._look()
-            except DeltaError:
-                time.sleep(pause)
-        try:
-            return self._look()
-        except DeltaError as error:
-            (what, *_) = str(error).splitlines()  # the rest are frames without names
-            raise AirflowException(
-                f"The log of {self.path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage "
-                "reachable with these storage_options, and can Spark read the table?"
-            ) from error
+        return read_log(self.path, self.storage_options, self._look)
 
-    def _look(self) -> int | None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
-
-        options = self.storage_options or None
-        if not DeltaTable.is_deltatable(self.path, options):
+    def _look(self, table: DeltaTable) -> int | None:
+        version: int = table.version()
+        if self.version is not None and version < self.version:
             return None
-        try:
-            table = DeltaTable(self.path, storage_options=options)
-            return table.version() if self._is_met(table) else None
-        except TableNotFoundError:  # dropped since
+        if self.updated_since is not None and _last_update(table) < moment(self.updated_since):
             return None
-        except DeltaError as error:
-            if not isinstance(error, DeltaProtocolError) and "Unsupported" not in str(error):
-                raise
-            raise AirflowFailException(
-                f"This release of deltalake can't read {self.path}: {error}. Upgrade it, or wait for the merge itself "
-                "with DeltaMergeSensor."
-            ) from error
-
-    def _is_met(self, table: DeltaTable) -> bool:
-        if self.version is not None and table.version() < self.version:
-            return False
-        if self.updated_since is not None and _last_update(table) < _moment(self.updated_since):
-            return False
-        if self.merged_by and table.transaction_version(application_id(**self.merged_by)) is None:
-            return False
         filters = [(name, "=", value) for name, value in self.partition.items()]
-        return not filters or bool(table.file_uris(filters))
+        return version if not filters or table.file_uris(filters) else None
 
 
-def check_condition(*, merged_by: Mapping[str, Any], updated_since: str | None) -> None:
-    """Check the parts of a condition whose values are known.
+@dataclass(frozen=True, kw_only=True)
+class RecordedMerge:
+    """A merge that a table's log is to tell.
 
-    :raises ValueError: for what no run could make right.
+    :param path: the table's folder or URI.
+    :param storage_options: access to its storage, by the names of ``deltalake``.
+    :param application_id: by what the table knows it; see :func:`~airflow_delta_merge.identity.application_id`.
     """
-    known, needed = {"dag_id", "task_id", "run_id", "map_index", "namespace"}, {"dag_id", "task_id", "run_id"}
-    if merged_by and not needed <= set(merged_by) <= known:
-        raise ValueError(
-            f"merged_by names a task instance by dag_id, task_id and run_id (and map_index or namespace), not by "
-            f"{', '.join(merged_by)}."
+
+    path: str
+    storage_options: dict[str, str] = field(default_factory=dict)
+    application_id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types, for the arguments of a trigger."""
+        return asdict(self)
+
+    def found(self) -> dict[str, Any] | None:
+        """``{"result": …}`` with the :class:`~airflow_delta_merge.result.MergeResult` that the merge's last execution
+        recorded, as a dict, or with None if its record is no longer in the log; None as long as it isn't committed.
+
+        :raises AirflowFailException: also when the record is of a release that this one can't read.
+        :raises AirflowException: as :func:`read_log`.
+        """
+        return read_log(self.path, self.storage_options, self._look)
+
+    def _look(self, table: DeltaTable) -> dict[str, Any] | None:
+        if table.transaction_version(self.application_id) is None:
+            return None
+        return (
+            self._look_through(table.history(_COMMITS_AT_FIRST))
+            or self._look_through(table.history())
+            or {"result": None}
         )
-    if updated_since is not None and "{{" not in updated_since:
-        _moment(updated_since)
+
+    def _look_through(self, commits: list[dict[str, Any]]) -> dict[str, Any] | None:
+        quoted = json.dumps(self.application_id)
+        for commit in commits:
+            text = commit.get("userMetadata")
+            if not isinstance(text, str) or quoted not in text:
+                continue  # also of releases whose records can't be read here
+            try:
+                record = CommitRecord.from_user_metadata(text)
+            except MergeResultError as error:
+                raise AirflowFailException(f"What the merge recorded in {self.path} can't be read: {error}") from error
+            if record is not None and record.identity.application_id == self.application_id:
+                return {"result": record.result_of(commit["version"]).to_dict()}
+        return None
+
+
+def read_log(path: str, storage_options: Mapping[str, str], look: Callable[[DeltaTable], _T | None]) -> _T | None:
+    """Look at a table by its log; None also when there is no table.
+
+    :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
+    :raises AirflowException: when the log can't be read, at the last of several looks either.
+    """
+    try:
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise AirflowFailException(f"The log of {path} is read by deltalake, which is missing. {_INSTALL}") from error
+    for pause in _PAUSES_SECONDS:
+        try:
+            return _read_once(path, storage_options, look)
+        except DeltaError:
+            time.sleep(pause)
+    try:
+        return _read_once(path, storage_options, look)
+    except DeltaError as error:
+        (what, *_) = str(error).splitlines()  # the rest are frames without names
+        raise AirflowException(
+            f"The log of {path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage reachable "
+            "with these storage_options, and can Spark read the table?"
+        ) from error
+
+
+def _read_once(path: str, storage_options: Mapping[str, str], look: Callable[[DeltaTable], _T | None]) -> _T | None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
+    options = dict(storage_options) or None
+    if not DeltaTable.is_deltatable(path, options):
+        return None
+    try:
+        return look(DeltaTable(path, storage_options=options))
+    except TableNotFoundError:  # dropped since
+        return None
+    except DeltaError as error:
+        if not isinstance(error, DeltaProtocolError) and "Unsupported" not in str(error):
+            raise
+        raise AirflowFailException(
+            f"This release of deltalake can't read {path}: {error}. Upgrade it, or wait for a merge's task, by "
+            "DeltaMergeSensor without path."
+        ) from error
 
 
 def _last_update(table: DeltaTable) -> datetime:
     return datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """A moment given as text, in UTC when it names no zone.
+
+    :raises ValueError: when it is none.
+    """
     try:
-        moment = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"updated_since is {text!r}, which is no moment like 2026-01-31T06:00:00+00:00.") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

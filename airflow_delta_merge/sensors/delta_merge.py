@@ -1,4 +1,4 @@
-"""The sensor: wait for a merge in another task, and look at what it reported."""
+"""The sensor: wait for a merge, by its task or by its table's log, and look at what it reported."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from airflow.providers.common.compat.sdk import (
     BaseSensorOperator,
     PokeReturnValue,
     TaskInstanceState,
+    conf,
     determine_kwargs,
 )
 
 from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.hooks.delta_log import RecordedMerge
+from airflow_delta_merge.hooks.secrets import mask_secrets
+from airflow_delta_merge.identity import application_id
 from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
@@ -37,6 +41,9 @@ _LOST_STATES = (
 
 class DeltaMergeSensor(BaseSensorOperator):
     """Waits until a merge has succeeded and succeeds itself if the merge's result meets every condition given.
+
+    It looks at the merge's task and its XCom in this Airflow or, with ``path``, at what the merge recorded in its
+    table's log, whichever Airflow it ran in.
 
     A merge that is done reports the same numbers however often one asks. So when a condition isn't met the sensor fails
     at once, without retries, instead of poking until its timeout; with ``soft_fail=True`` it is skipped. The same goes
@@ -57,10 +64,28 @@ class DeltaMergeSensor(BaseSensorOperator):
         one DAG it is the sensor's own run.
     :param execution_date_fn: a callable that gets the logical date, and by name what it asks for of the context, and
         returns the logical date to look for, or several.
-    :param external_run_id: the awaited run by its id, for runs without a logical date. (templated)
+    :param external_run_id: the awaited run by its id, for runs without a logical date. With ``path`` it is by default
+        the sensor's own, which is that of the same interval where both DAGs have the same schedule. (templated)
+    :param path: the folder or URI of the merge's table, to find the merge in the table's log. The merge must be
+        ``exactly_once`` and have had something to commit; of a mapped task one instance is awaited, by ``map_index``.
+        Needs the extra ``deltalake``. (templated)
+    :param storage_options: with ``path``: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID``
+        …); values that look like secrets are masked. (templated)
+    :param namespace: with ``path``: the namespace of the Airflow that merges; by default this one's, ``[delta_merge]
+        namespace`` of its configuration. (templated)
+    :param deferrable: with ``path``: whether to wait in the triggerer, without a worker's slot; by default as
+        ``[operators] default_deferrable`` says. Without ``path``, ``mode="reschedule"`` gives the slot back.
     """
 
-    template_fields: Sequence[str] = ("external_task_id", "external_dag_id", "map_index", "external_run_id")
+    template_fields: Sequence[str] = (
+        "external_task_id",
+        "external_dag_id",
+        "map_index",
+        "external_run_id",
+        "path",
+        "storage_options",
+        "namespace",
+    )
     ui_color = "#c9f0c9"
 
     def __init__(
@@ -75,14 +100,24 @@ class DeltaMergeSensor(BaseSensorOperator):
         execution_delta: timedelta | None = None,
         execution_date_fn: Callable[..., datetime | Sequence[datetime]] | None = None,
         external_run_id: str | None = None,
+        path: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+        deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        by_log = {"storage_options": storage_options, "namespace": namespace, "deferrable": deferrable or None}
+        by_task = {"execution_delta": execution_delta, "execution_date_fn": execution_date_fn}
+        for name in [name for name, value in by_log.items() if value is not None and path is None]:
+            raise ValueError(f"{name} goes with path.")
+        for name in [name for name, value in by_task.items() if value is not None and path is not None]:
+            raise ValueError(f"{name} goes without path, as a log knows runs by their ids: give external_run_id.")
         if sum(given is not None for given in (execution_delta, execution_date_fn, external_run_id)) > 1:
             raise ValueError("Give only one of execution_delta, execution_date_fn and external_run_id.")
         if condition is not None and not callable(condition):
             raise ValueError(f"condition is a callable that takes the MergeResult, not {type(condition).__name__}.")
-        moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id)
+        moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id, path)
         if external_task_id == self.task_id and all(given is None for given in moments):
             raise ValueError(f"The sensor {self.task_id!r} waits for itself: let external_task_id name the merge.")
         if isinstance(map_index, str) and not re.search(r"\{\{|\d", map_index):
@@ -96,9 +131,17 @@ class DeltaMergeSensor(BaseSensorOperator):
         self.execution_delta = execution_delta
         self.execution_date_fn = execution_date_fn
         self.external_run_id = external_run_id
+        self.path = path
+        self.storage_options = dict(storage_options or {})
+        self.namespace = namespace
+        if deferrable is None:
+            deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
+        self.deferrable = deferrable
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look at the merge's state, and when it has succeeded at its result."""
+        """Look at the merge's state, or its table's log, and when it has succeeded at its result."""
+        if self.path is not None:
+            return self._poke_log(context)
         dag_id = self.external_dag_id or context["ti"].dag_id
         wanted = self._wanted_runs(context, dag_id)
         states: dict[str, dict[str, str | None]] = context["ti"].get_task_states(
@@ -119,6 +162,72 @@ class DeltaMergeSensor(BaseSensorOperator):
             self._check_conditions(f"{dag_id}.{name} (run {run_id})", result)
         dicts = [result.to_dict() for result in results]
         return PokeReturnValue(is_done=True, xcom_value=dicts[0] if len(dicts) == 1 else dicts)
+
+    def execute(self, context: Context) -> Any:
+        """Wait here, or look once and wait in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self.poke(context)
+        if looked.is_done:
+            return looked.xcom_value
+        from airflow_delta_merge.triggers.delta_table import RecordedMergeTrigger
+
+        self.defer(
+            trigger=RecordedMergeTrigger(
+                condition=self._recorded_merge(context).to_dict(), poke_interval=self.poke_interval
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+        return None
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Look at what the trigger found."""
+        from airflow_delta_merge.triggers.delta_table import found_by
+
+        assert self.path is not None
+        return self._checked(context, found_by(event, self.path))
+
+    def _poke_log(self, context: Context) -> PokeReturnValue:
+        merge = self._recorded_merge(context)
+        found = merge.found()
+        if found is None:
+            self.log.info("Waiting for the merge %s in the log of %s", merge.application_id, merge.path)
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=self._checked(context, found))
+
+    def _recorded_merge(self, context: Context) -> RecordedMerge:
+        assert self.path is not None
+        map_index = self._map_index()
+        namespace = conf.get("delta_merge", "namespace", fallback="") if self.namespace is None else self.namespace
+        return RecordedMerge(
+            path=self.path,
+            storage_options=self.storage_options,
+            application_id=application_id(
+                namespace=namespace,
+                dag_id=self.external_dag_id or context["ti"].dag_id,
+                task_id=self.external_task_id,
+                run_id=self.external_run_id or context["ti"].run_id,
+                map_index=-1 if map_index is None else map_index,
+            ),
+        )
+
+    def _checked(self, context: Context, found: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The recorded result, once it meets the conditions."""
+        who = f"{self._recorded_merge(context).application_id} into {self.path}"
+        if found["result"] is not None:
+            result = MergeResult.from_dict(found["result"])
+            self._check_conditions(who, result)
+            return result.to_dict()
+        lost = f"The merge {who} is committed, but what it recorded is no longer in the table's log"
+        if self.at_least or self.at_most or self.condition is not None:
+            self._give_up(f"{lost}, so its numbers can't be looked at: wait for it without conditions.")
+        self.log.warning("%s, so there is no XCom.", lost)
+        return None
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        super()._do_render_template_fields(*args, **kwargs)
+        mask_secrets(self.storage_options)
 
     def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
         """Which runs to ask for, as an argument of ``get_task_states``."""

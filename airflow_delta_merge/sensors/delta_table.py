@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import (
-    AirflowException,
-    AirflowFailException,
-    BaseSensorOperator,
-    PokeReturnValue,
-    conf,
-)
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_delta_merge.hooks.delta_log import TableCondition, check_condition
+from airflow_delta_merge.hooks.delta_log import TableCondition, moment
 from airflow_delta_merge.hooks.secrets import mask_secrets
 
 if TYPE_CHECKING:
@@ -24,16 +18,14 @@ if TYPE_CHECKING:
 class DeltaTableSensor(BaseSensorOperator):
     """Waits until a Delta table is there and its log tells all that is asked for. Its XCom is the table's version.
 
-    Needs the extra ``deltalake``.
+    Needs the extra ``deltalake``. For a merge, and its numbers, in a table's log there is
+    :class:`~airflow_delta_merge.sensors.delta_merge.DeltaMergeSensor` with ``path``.
 
     :param path: the table's folder or URI. (templated)
     :param version: wait for this version or a later one. (templated)
     :param updated_since: wait for a commit, of whatever kind, of this moment (ISO 8601) or later, e.g.
         ``"{{ data_interval_end }}"``. (templated)
     :param partition: wait for a file in this partition, e.g. ``{"day": "{{ ds }}"}``. (templated)
-    :param merged_by: wait for the merge of a task instance, of whatever Airflow: ``{"dag_id": "load", "task_id":
-        "merge", "run_id": "{{ run_id }}"}``, with ``map_index`` for a mapped task and ``namespace`` for a deployment
-        that has one. The merge must be ``exactly_once``. (templated)
     :param storage_options: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID`` …); values that
         look like secrets are masked. (templated)
     :param deferrable: whether to wait in the triggerer, without a worker's slot.
@@ -44,7 +36,6 @@ class DeltaTableSensor(BaseSensorOperator):
         "version",
         "updated_since",
         "partition",
-        "merged_by",
         "storage_options",
     )
     ui_color = "#c9f0c9"
@@ -56,7 +47,6 @@ class DeltaTableSensor(BaseSensorOperator):
         version: int | str | None = None,
         updated_since: str | None = None,
         partition: Mapping[str, str] | None = None,
-        merged_by: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, str] | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
@@ -66,12 +56,12 @@ class DeltaTableSensor(BaseSensorOperator):
         self.version = version
         self.updated_since = updated_since
         self.partition = dict(partition or {})
-        self.merged_by = dict(merged_by or {})
         self.storage_options = dict(storage_options or {})
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
             raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
-        check_condition(merged_by=self.merged_by, updated_since=updated_since)
+        if updated_since is not None and "{{" not in updated_since:
+            moment(updated_since)
 
     def _condition(self) -> TableCondition:
         return TableCondition(
@@ -80,7 +70,6 @@ class DeltaTableSensor(BaseSensorOperator):
             version=None if self.version in (None, "") else int(self.version),
             updated_since=self.updated_since or None,
             partition={name: str(value) for name, value in self.partition.items()},
-            merged_by=self.merged_by,
         )
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -108,10 +97,9 @@ class DeltaTableSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
         """Take what the trigger found."""
-        if "version" in event:
-            return int(event["version"])
-        error = AirflowFailException if event.get("type") == "AirflowFailException" else AirflowException
-        raise error(f"Waiting for {self.path} failed: {event.get('error')}")
+        from airflow_delta_merge.triggers.delta_table import found_by
+
+        return int(found_by(event, self.path))
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         super()._do_render_template_fields(*args, **kwargs)

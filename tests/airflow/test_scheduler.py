@@ -67,6 +67,12 @@ def xcom(folder: Path, dag_id: str, task_id: str) -> Any:
     return value
 
 
+def told_by_the_log(result: dict[str, Any]) -> dict[str, Any]:
+    """A merge's result as its commit has it, which can't know how long it takes itself."""
+    durations = {phase: ms for phase, ms in result["durations_ms"].items() if phase not in ("commit", "total")}
+    return {**result, "durations_ms": durations}
+
+
 def log_ends(folder: Path, dag_id: str) -> str:
     """The ends of the logs of a DAG's tasks, for who has nothing but a failure's text."""
     logs = sorted((folder / "airflow" / "logs" / f"dag_id={dag_id}").rglob("*.log"))
@@ -83,7 +89,7 @@ def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table
     assert noted == {"inserted": 7, "touched": 0, "rendered": "7", "version": 1}
     assert tables.count_rows(table) == 7
     assert tables.operations(table) == ["MERGE"]
-    assert xcom(folder, "scheduled_once", "merged") == 1
+    assert xcom(folder, "scheduled_once", "merged") == told_by_the_log(xcom(folder, "scheduled_once", "merge"))
     assert ended(folder, "on_merge") == [("success",)]
     (event,) = xcom(folder, "on_merge", "heard")
     assert (event["version"], event["num_inserted_rows"], event["num_touched_files"]) == (1, 7, 0)

@@ -11,25 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from airflow_delta_merge.hooks.delta_log import TableCondition
-from airflow_delta_merge.identity import application_id
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
-
-RUN = {"dag_id": "load", "task_id": "merge", "run_id": "scheduled__2026-01-02T00:00:00+00:00"}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A table in version 1, of two days, the second one merged by a task."""
+    """A table in version 1, of two days."""
     table = str(tmp_path / "a b;ü")
-    merged = CommitProperties(app_transactions=[Transaction(application_id(**RUN), 7)])
-    for day, properties in (("2026-01-01", None), ("2026-01-02", merged)):
-        rows = pa.table({"id": [1, 2], "day": [day, day]})
-        write_deltalake(table, rows, mode="append", partition_by=["day"], commit_properties=properties)
+    for day in ("2026-01-01", "2026-01-02"):
+        write_deltalake(table, pa.table({"id": [1, 2], "day": [day, day]}), mode="append", partition_by=["day"])
     return table
 
 
@@ -49,9 +44,7 @@ def look(path: str, **condition: Any) -> Any:
         ({"partition": {"day": "2026-01-03"}}, "waits"),
         ({"updated_since": "2026-01-01"}, 1),
         ({"updated_since": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}, "waits"),
-        ({"merged_by": RUN}, 1),
-        ({"merged_by": {**RUN, "map_index": 0}}, "waits"),
-        ({"merged_by": RUN, "version": 2}, "waits"),
+        ({"partition": {"day": "2026-01-02"}, "version": 2}, "waits"),
     ],
 )
 def test_what_the_log_tells(path: str, condition: dict[str, Any], found: Any) -> None:
@@ -92,8 +85,6 @@ def test_a_table_that_deltalake_cannot_read_fails_without_retries(path: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"merged_by": {"dag_id": "load"}}, "by dag_id, task_id and run_id"),
-        ({"merged_by": {**RUN, "try": 1}}, "by dag_id, task_id and run_id"),
         ({"updated_since": "yesterday"}, "no moment like"),
         ({"version": "latest"}, "whole number"),
     ],
@@ -112,6 +103,6 @@ def test_the_trigger_comes_back_from_the_database_and_fires_when_the_table_is_th
         _, arguments = DeltaTableTrigger(condition=condition.to_dict(), poke_interval=0.1).serialize()
         return (await anext(DeltaTableTrigger(**arguments).run())).payload
 
-    assert asyncio.run(first_event(TableCondition(path=path, merged_by=RUN))) == {"version": 1}
+    assert asyncio.run(first_event(TableCondition(path=path, version=1))) == {"found": 1}
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(first_event(TableCondition(path=path, version=2)), 1))

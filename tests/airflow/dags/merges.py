@@ -178,12 +178,13 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         whole=scheduled.output,
     )
     gate >> seen
-    DeltaTableSensor(  # without an edge from the merge
+    DeltaMergeSensor(  # without an edge from the merge
         task_id="merged",
+        external_task_id="merge",
         path=str(FOLDER / "scheduled"),
-        merged_by={"dag_id": "scheduled_once", "task_id": "merge", "run_id": "{{ run_id }}"},
-        mode="reschedule",
-        poke_interval=15,  # a scheduler that is told late of a short pause's begin takes the task for lost
+        at_least={"num_inserted_rows": 7},
+        deferrable=True,
+        poke_interval=5,
         timeout=300,
     )
 
