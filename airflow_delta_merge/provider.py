@@ -97,6 +97,7 @@ def get_provider_info() -> dict[str, Any]:
                 "schemes": ["delta"],
                 "handler": "airflow_delta_merge.assets.delta.sanitize_uri",
                 "factory": "airflow_delta_merge.assets.delta.create_asset",
+                "to_openlineage_converter": "airflow_delta_merge.lineage.openlineage.convert_asset_to_openlineage",
             }
         ],
         "connection-types": [_CONNECTION_TYPE],

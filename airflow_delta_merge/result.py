@@ -17,6 +17,7 @@ class MergeResult:
     """The metrics row, the touched-file counts and the circumstances of one merge. Rows are counts, sizes bytes.
 
     :param table: the target as ``catalog.schema.table``, or its path.
+    :param location: the folder or URI of the target; empty in results of a release that didn't tell it.
     :param version_read: the table version the merge was computed on.
     :param version: the version the merge committed; None when there was nothing to commit.
     :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``.
@@ -72,6 +73,7 @@ class MergeResult:
     num_deletion_vectors_updated: int = 0
     source_storage_level: str = ""
     source_materialization_reason: str = ""
+    location: str = ""
     metrics: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)
     num_commit_attempts: int = 1
@@ -121,7 +123,7 @@ class MergeResult:
         return cls.from_dict(data)
 
 
-_TEXTS = ("table", "executor", "executor_reason", "source_storage_level", "source_materialization_reason")
+_TEXTS = ("table", "location", "executor", "executor_reason", "source_storage_level", "source_materialization_reason")
 
 
 def _check_type(name: str, value: Any) -> None:

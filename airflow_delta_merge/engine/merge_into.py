@@ -301,6 +301,7 @@ class MergeIntoCommand:
         values = self._metrics.values
         return MergeResult(
             **self._counts(),
+            location=self._statement.location(),
             version=self._version,
             num_removed_files=values["numTargetFilesRemoved"],
             num_removed_bytes=values["numTargetBytesRemoved"],

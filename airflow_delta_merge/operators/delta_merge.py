@@ -36,6 +36,7 @@ from airflow_delta_merge.operators.arguments import (
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.hooks.spark_application import SparkApplication
@@ -238,6 +239,7 @@ class DeltaMergeOperator(BaseOperator):
         self.verbose = verbose
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
+        self._merged: MergeResult | None = None
         if self.conf is not None and not isinstance(self.conf, Mapping):
             raise MergeConfigError(_CONF_AT_RUN_TIME)
         self._check_at_parse()
@@ -342,7 +344,8 @@ class DeltaMergeOperator(BaseOperator):
             context["ti"].xcom_push(key=key, value=address)
 
     def _announce(self, context: Context, config: MergeConfig | MergeStatement, result: MergeResult) -> None:
-        """Add the target to the assets that this task has changed, once it succeeds."""
+        """Tell of what was merged, once the task succeeds: to lineage, and to whoever waits for the target's asset."""
+        self._merged = result
         if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
             return
         try:
@@ -379,6 +382,20 @@ class DeltaMergeOperator(BaseOperator):
         else:
             self.log.info("Merging once as %s, generation %s", identity.application_id, identity.generation)
         return identity
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
+        """Inputs and output, for Airflow's OpenLineage provider."""
+        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.lineage.openlineage import lineage_of_merge
+
+        try:
+            return lineage_of_merge(self._merge_config(), self._merged)
+        except DeltaMergeFailException:  # the task says so itself
+            return None
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Inputs and output, with what was written; without it after a failure."""
+        return self.get_openlineage_facets_on_start()
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         """Render, and have Airflow mask the secrets among the values before it shows or stores them.

@@ -24,7 +24,15 @@ TASKS = ("merge", "merge_nothing", "gate", "note", "merged")
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder with an Airflow that runs, whose DAGs find their tables there."""
     with (tmp_path / "log").open("ab") as log:
-        airflow = RealAirflow(tmp_path / "airflow", DAGS, log, environment={"DELTA_MERGE_TESTS": str(tmp_path)})
+        # Each event of OpenLineage is a line of the file.
+        transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
+        airflow = RealAirflow(
+            tmp_path / "airflow",
+            DAGS,
+            log,
+            settings={"openlineage": {"transport": json.dumps(transport)}},
+            environment={"DELTA_MERGE_TESTS": str(tmp_path)},
+        )
         airflow.write_config()
         airflow.migrate()
         try:
@@ -79,9 +87,45 @@ def log_ends(folder: Path, dag_id: str) -> str:
     return "\n".join(f"{log}:\n{log.read_text(errors='replace')[-3000:]}" for log in logs)
 
 
+def lineage(folder: Path, task_id: str, event_type: str) -> dict[str, Any]:
+    """The event that OpenLineage has of a task; the task may have ended before it is written."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        lines = (folder / "lineage").read_text().splitlines() if (folder / "lineage").exists() else []
+        for event in map(json.loads, filter(None, lines)):
+            if (event["job"]["name"], event["eventType"]) == (f"scheduled_once.{task_id}", event_type):
+                return event
+        assert time.monotonic() < deadline, lines
+        time.sleep(1)
+
+
+def check_lineage(folder: Path) -> None:
+    """OpenLineage to a file: what a merge read and wrote, and a merge that found nothing to do."""
+    start, done = (lineage(folder, "merge", event_type) for event_type in ("START", "COMPLETE"))
+    (before,), (after,) = start["outputs"], done["outputs"]
+    for output in (before, after):
+        assert (output["namespace"], output["name"]) == ("file", str(folder / "scheduled"))
+        assert output["facets"]["storage"]["storageLayer"] == "delta"
+    assert not before.get("outputFacets")
+    assert after["facets"]["version"]["datasetVersion"] == "1"
+    result = xcom(folder, "scheduled_once", "merge")
+    written = after["outputFacets"]["outputStatistics"]
+    assert (written["rowCount"], written["size"]) == (7, result["num_added_bytes"])
+    assert written["fileCount"] == result["num_added_files"]
+    assert done["job"]["facets"]["sql"]["query"].startswith("MERGE INTO")
+    assert done["run"]["runId"] == start["run"]["runId"]
+
+    nothing = lineage(folder, "merge_nothing", "COMPLETE")
+    assert [(each["namespace"], each["name"]) for each in nothing["inputs"]] == [("file", str(folder / "nothing"))]
+    (unchanged,) = nothing["outputs"]
+    assert "version" not in unchanged["facets"]
+    assert unchanged["outputFacets"]["outputStatistics"]["rowCount"] == 0
+
+
 def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table(folder: Path) -> None:
     table = tables.create_table(folder / "scheduled")
     tables.create_table(folder / "unchanged")
+    tables.create_table(folder / "nothing")
     found = ended(folder, "scheduled_once")
     states = dict(rows(folder, "SELECT task_id, state FROM task_instance WHERE dag_id = 'scheduled_once'"))
     assert (found, states) == ([("success",)], dict.fromkeys(TASKS, "success")), log_ends(folder, "scheduled_once")
@@ -94,6 +138,8 @@ def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table
     (event,) = xcom(folder, "on_merge", "heard")
     assert (event["version"], event["num_inserted_rows"], event["num_touched_files"]) == (1, 7, 0)
     assert rows(folder, "SELECT * FROM dag_run WHERE dag_id = 'on_no_merge'") == []
+
+    check_lineage(folder)
 
     # A sensor that waits in the triggerer for what nobody has made so far.
     wait_for(folder, "SELECT * FROM task_instance WHERE task_id = 'there' AND state = 'deferred'")

@@ -17,6 +17,7 @@ NAMES = st.text(min_size=1)
 RESULTS = st.builds(
     MergeResult,
     table=NAMES,
+    location=st.text(),
     version_read=COUNTS,
     version=st.none() | COUNTS,
     executor=st.sampled_from(["ClassicMergeExecutor", "InsertOnlyMergeExecutor"]),

@@ -186,6 +186,10 @@ class ResolvedMerge:
         table = self.command.catalogTable()
         if table.isDefined():
             return str(table.get().identifier().unquotedString())
+        return self.location()
+
+    def location(self) -> str:
+        """The target's folder or URI."""
         return str(self.command.targetFileIndex().deltaLog().dataPath().toString())
 
     # Source and target

@@ -193,7 +193,7 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         DeltaMergeOperator(
             task_id="merge_nothing",
             target=str(FOLDER / "unchanged"),
-            source="SELECT 1 AS id, 'x' AS name WHERE 1 = 0",
+            source=str(FOLDER / "nothing"),
             **UPSERT,
             **SPARK,
         )

@@ -1,0 +1,135 @@
+"""What the operator tells Airflow's OpenLineage provider; that its events hold it is in test_scheduler.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.openlineage.extractors.manager import ExtractorManager
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk import DAG
+from airflow.utils.state import TaskInstanceState
+
+from airflow_delta_merge.assets.delta import delta_asset
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, dataset_of_uri, lineage_of_merge
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.result import MergeResult
+from tests.airflow.conftest import DAGS
+
+RESULT = MergeResult(
+    table="spark_catalog.sales.orders",
+    location="s3a://warehouse/sales.db/orders",
+    version_read=3,
+    version=4,
+    executor="",
+    executor_reason="",
+    num_inserted_rows=2,
+    num_updated_rows=3,
+    num_deleted_rows=5,
+    num_added_files=1,
+    num_added_bytes=1000,
+    metrics={"numTargetRowsCopied": 10},
+)
+
+
+def lineage(result: MergeResult | None = RESULT, **parts: Any) -> Any:
+    given = {"target": "sales.orders", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_delete()]}
+    return lineage_of_merge(MergeConfig(**{**given, **parts}), result)
+
+
+def names(datasets: list[Any]) -> list[tuple[str, str]]:
+    return [(dataset.namespace, dataset.name) for dataset in datasets]
+
+
+@pytest.mark.parametrize(
+    ("target", "dataset"),
+    [
+        ("/lake/a b/day", ("file", "/lake/a b/day")),
+        ("file:///lake/day", ("file", "/lake/day")),
+        ("s3a://bucket/lake/day", ("s3://bucket", "lake/day")),
+        ("gs://bucket/day/", ("gs://bucket", "day")),
+        ("abfss://files@a.dfs.core.windows.net/day", ("abfss://files@a.dfs.core.windows.net", "day")),
+        ("hdfs://name:8020/day", ("hdfs://name:8020", "day")),
+        ("Sales.Orders", ("delta://table", "sales.orders")),
+    ],
+)
+def test_a_table_is_named_by_the_naming_of_openlineage(target: str, dataset: tuple[str, str]) -> None:
+    assert dataset_of_uri(delta_asset(target).uri) == dataset
+    assert names([convert_asset_to_openlineage(delta_asset(target), None)]) == [dataset]
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs"),
+    [
+        ("/in/day.parquet", [("file", "/in/day.parquet")]),
+        (["s3://in/a/day=1/*.csv", "s3://in/a/day=*/x.csv"], [("s3://in", "a/day=1"), ("s3://in", "a")]),
+        (["/in/*.csv", "/in/[a-z].csv"], [("file", "/in")]),
+        ("staging.orders", [("delta://table", "staging.orders")]),
+        ("in/day.parquet", []),
+        ("SELECT * FROM staging.orders", []),
+    ],
+)
+def test_inputs_are_the_sources_paths_or_table(source: Any, inputs: list[tuple[str, str]]) -> None:
+    assert names(lineage(source=source).inputs) == inputs
+
+
+def test_the_output_is_where_the_table_lies_with_what_was_written() -> None:
+    (output,) = lineage().outputs
+    assert (output.namespace, output.name) == ("s3://warehouse", "sales.db/orders")
+    (symlink,) = output.facets["symlinks"].identifiers
+    assert (symlink.namespace, symlink.name, symlink.type) == ("delta://table", "sales.orders", "TABLE")
+    assert output.facets["version"].datasetVersion == "4"
+    written = output.outputFacets["outputStatistics"]
+    assert (written.rowCount, written.size, written.fileCount) == (15, 1000, 1)
+
+
+def test_before_the_merge_nothing_is_written() -> None:
+    (output,) = lineage(None).outputs
+    assert names([output]) == [("delta://table", "sales.orders")]
+    assert output.outputFacets == {}
+    assert set(output.facets) == {"storage"}
+
+
+def test_a_merge_without_commit_wrote_nothing_and_made_no_version() -> None:
+    (output,) = lineage(replace(RESULT, version=None, num_inserted_rows=0, num_updated_rows=0, metrics={})).outputs
+    assert "version" not in output.facets
+    assert output.outputFacets["outputStatistics"].rowCount == 0
+
+
+def test_a_relative_path_is_no_dataset() -> None:
+    assert lineage(target="lake/day").outputs == []
+
+
+def test_airflow_finds_what_the_operator_tells() -> None:
+    with DAG("some", schedule=None):
+        merge = DeltaMergeOperator(
+            task_id="merge", sql="MERGE INTO delta.`/t` t USING s ON true WHEN MATCHED THEN DELETE"
+        )
+    run = SimpleNamespace(run_id="r")
+    for state in (TaskInstanceState.RUNNING, TaskInstanceState.SUCCESS, TaskInstanceState.FAILED):
+        found = ExtractorManager().extract_metadata(run, merge, state, SimpleNamespace())
+        assert names(found.outputs) == [("file", "/t")]
+        assert found.job_facets["sql"].query == merge.sql
+    broken = DeltaMergeOperator(task_id="broken", sql="{{ params.sql }}")
+    broken.sql = ""
+    assert ExtractorManager().extract_metadata(run, broken, TaskInstanceState.FAILED, SimpleNamespace()).outputs == []
+
+
+def test_airflow_finds_the_converter_of_assets() -> None:
+    assert ProvidersManager().asset_to_openlineage_converters["delta"] is convert_asset_to_openlineage
+
+
+def test_it_costs_a_dag_file_nothing() -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(DAGS)!r})
+import merges, airflow_delta_merge.provider
+assert merges.merge.task_id == "merge"
+assert not [name for name in sys.modules if name.startswith(("airflow.providers.openlineage.", "openlineage"))]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
