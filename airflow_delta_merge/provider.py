@@ -91,7 +91,15 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "triggers": [{"integration-name": integration, "python-modules": ["airflow_delta_merge.triggers.delta_table"]}],
+        "triggers": [
+            {
+                "integration-name": integration,
+                "python-modules": [
+                    "airflow_delta_merge.triggers.delta_commit",
+                    "airflow_delta_merge.triggers.delta_table",
+                ],
+            }
+        ],
         "asset-uris": [
             {
                 "schemes": ["delta"],

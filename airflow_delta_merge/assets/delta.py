@@ -12,7 +12,9 @@ from airflow_delta_merge.config import MergeTarget
 from airflow_delta_merge.identifiers import parse_multipart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import AssetWatcher
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
 # Several names that Hadoop's drivers have for one store.
@@ -36,13 +38,15 @@ def create_asset(*, path: str | None = None, table: str | None = None, extra: di
     return Asset(uri=_uri(MergeTarget(path=path, table=table)), extra=extra or {})
 
 
-def delta_asset(target: MergeTarget | str | Mapping[str, Any]) -> Asset:
+def delta_asset(target: MergeTarget | str | Mapping[str, Any], *, watchers: Sequence[AssetWatcher] = ()) -> Asset:
     """The asset of a merge's target, to schedule a DAG on: ``DAG(…, schedule=[delta_asset("/lake/day")])``.
 
     :param target: what :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` takes for it.
+    :param watchers: who tells of changes that no task of this Airflow makes: watchers with a
+        :class:`~airflow_delta_merge.triggers.delta_commit.DeltaCommitTrigger`.
     :raises ValueError: for a relative path.
     """
-    return Asset(uri=_uri(MergeTarget.of(target)))
+    return Asset(uri=_uri(MergeTarget.of(target)), watchers=list(watchers))
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

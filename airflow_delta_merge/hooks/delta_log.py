@@ -24,6 +24,10 @@ _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
 # How many commits are looked through for a record, the newest first; then all that the log still has.
 _COMMITS_AT_FIRST = 100
+#: How many new commits are looked at one by one.
+MOST_COMMITS = 1000
+#: What a commit did that isn't looked at, or doesn't say.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +116,30 @@ class RecordedMerge:
             if record is not None and record.identity.application_id == self.application_id:
                 return {"result": record.result_of(commit["version"]).to_dict()}
         return None
+
+
+def commits_after(path: str, storage_options: Mapping[str, str], version: int | None) -> tuple[int, list[str]] | None:
+    """The version that a table has, and the operations of the commits after another one, the newest first.
+
+    A table whose version is lower was made anew, so all its commits are new ones. Commits that the log no longer has
+    count as ``unknown``, as do those beyond :data:`MOST_COMMITS`.
+
+    :param version: the other version; with None there are no operations.
+    :return: None when there is no table.
+    :raises AirflowException: as :func:`read_log`.
+    """
+
+    def look(table: DeltaTable) -> tuple[int, list[str]]:
+        now = table.version()
+        if version is None or version == now:
+            return now, []
+        number = now - version if now > version else now + 1
+        commits = table.history(min(number, MOST_COMMITS))
+        operations = [str(commit.get("operation", UNKNOWN)) for commit in commits]
+        lost = [UNKNOWN] if len(commits) < number else []
+        return now, list(dict.fromkeys(operations + lost))
+
+    return read_log(path, storage_options, look)
 
 
 def read_log(path: str, storage_options: Mapping[str, str], look: Callable[[DeltaTable], _T | None]) -> _T | None:

@@ -23,6 +23,11 @@ def mask_secrets(*arguments: Any) -> None:
             mask_secret(value)
 
 
+def holds_secrets(options: Mapping[str, Any]) -> list[str]:
+    """The names of options whose values look like secrets."""
+    return [name for name, value in options.items() if next(_secrets({name: value}), None) is not None]
+
+
 def _secrets(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():

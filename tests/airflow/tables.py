@@ -33,6 +33,13 @@ def create_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> Path:
     return path
 
 
+def commit(path: Path, operation: str = "WRITE") -> None:
+    """Add a commit that says what it did, and does nothing."""
+    version = versions(path)[-1] + 1
+    said = {"commitInfo": {"timestamp": version, "operation": operation, "operationParameters": {}}}
+    (path / "_delta_log" / f"{version:020}.json").write_text(json.dumps(said) + "\n")
+
+
 def versions(path: Path) -> list[int]:
     """The versions that the table's log has."""
     return sorted(int(file.stem) for file in (path / "_delta_log").glob("*.json"))

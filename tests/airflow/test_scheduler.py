@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -20,9 +22,13 @@ PATIENCE_SECONDS = 420
 TASKS = ("merge", "merge_nothing", "gate", "note", "merged")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder with an Airflow that runs, whose DAGs find their tables there."""
+TRIGGERER = "triggerer --skip-serve-logs"
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
+    """An Airflow that runs, in a folder where its DAGs find their tables."""
+    tmp_path = tmp_path_factory.mktemp("scheduler")
     with (tmp_path / "log").open("ab") as log:
         # Each event of OpenLineage is a line of the file.
         transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
@@ -30,7 +36,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             tmp_path / "airflow",
             DAGS,
             log,
-            settings={"openlineage": {"transport": json.dumps(transport)}},
+            settings={
+                "openlineage": {"transport": json.dumps(transport)},
+                # How soon another triggerer takes over what a dead one has left.
+                "triggerer": {"triggerer_health_check_threshold": 15},
+            },
             environment={"DELTA_MERGE_TESTS": str(tmp_path)},
         )
         airflow.write_config()
@@ -39,10 +49,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             airflow.start("api-server", "dag-processor")
             # Tasks that start before the API answers are lost, so there is no scheduler before it does.
             airflow.wait_until_ready()
-            airflow.start("scheduler --skip-serve-logs", "triggerer --skip-serve-logs")
-            yield tmp_path
+            airflow.start("scheduler --skip-serve-logs", TRIGGERER)
+            yield airflow
         finally:
             airflow.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(airflow: RealAirflow) -> Path:
+    """Where its DAGs find their tables."""
+    return airflow.home.parent
 
 
 def rows(folder: Path, query: str) -> list[tuple]:
@@ -146,3 +162,35 @@ def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table
     tables.create_table(folder / "later")
     assert ended(folder, "waits_for_a_table") == [("success",)]
     assert xcom(folder, "waits_for_a_table", "there") == 0
+
+
+def test_a_dag_runs_on_the_commits_of_others_also_of_while_there_is_no_triggerer(
+    airflow: RealAirflow, folder: Path
+) -> None:
+    kept = "SELECT value FROM asset_state_store WHERE \"key\" LIKE 'delta_commit_%' AND value = '{}'"
+    wait_for(folder, kept.format(-1))
+    table = tables.create_table(folder / "watched")
+    tables.commit(table)
+    wait_for(folder, kept.format(1))
+    told = "SELECT extra FROM asset_event WHERE extra LIKE '%previous_version%' ORDER BY id"
+    before = rows(folder, told)
+
+    triggerer = airflow.processes.pop(TRIGGERER)
+    os.killpg(triggerer.pid, signal.SIGKILL)
+    triggerer.wait()
+    tables.commit(table)
+    tables.commit(table, "OPTIMIZE")
+    airflow.start(TRIGGERER)
+    wait_for(folder, kept.format(3))
+    events = [json.loads(extra)["payload"] for (extra,) in rows(folder, told)]
+    assert len(events) == len(before) + 1
+    # One look may have seen the first two commits, or each of two looks one.
+    versions = [(event["previous_version"], event["version"]) for event in events]
+    assert versions in ([(-1, 1), (1, 3)], [(-1, 0), (0, 1), (1, 3)])
+    assert (events[-1]["path"], events[-1]["operations"]) == (str(table), ["OPTIMIZE", "WRITE"])
+
+    ran = "SELECT * FROM dag_run WHERE dag_id = 'on_commit' AND state = 'success'"
+    wait_for(folder, f"{ran} AND (SELECT count(*) FROM ({ran})) >= 2")
+    ((heard,),) = rows(folder, "SELECT value FROM xcom WHERE dag_id = 'on_commit' AND key = 'return_value' ORDER BY "
+        "timestamp DESC LIMIT 1")  # fmt: skip
+    assert '"version": 3' in str(heard)

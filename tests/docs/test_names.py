@@ -34,10 +34,11 @@ def _documented() -> list[Any]:
     from airflow_delta_merge.patterns import PATTERNS
     from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
     from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
+    from airflow_delta_merge.triggers.delta_commit import DeltaCommitTrigger
 
     merges = [engine.merge, engine.merge_sql, engine.plan, delta.create_asset, delta.delta_asset, application_id]
     configs = [value for name, value in vars(config).items() if name in config.__all__ and callable(value)]
-    tasks = [DeltaMergeHook, MergeIdentity, DeltaMergeOperator, DeltaMergeSensor, DeltaTableSensor]
+    tasks = [DeltaMergeHook, MergeIdentity, DeltaMergeOperator, DeltaMergeSensor, DeltaTableSensor, DeltaCommitTrigger]
     return [*merges, *configs, *PATTERNS.values(), *tasks]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow.sdk import DAG, Asset, task
+from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_delta_merge.assets.delta import delta_asset
@@ -15,6 +15,7 @@ from airflow_delta_merge.config import when_matched_update_all, when_not_matched
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
+from airflow_delta_merge.triggers.delta_commit import DeltaCommitTrigger
 
 FOLDER = Path(os.environ.get("DELTA_MERGE_TESTS", "/tmp"))
 UPSERT = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
@@ -204,6 +205,12 @@ with DAG("on_merge", schedule=[delta_asset(str(FOLDER / "scheduled"))], start_da
     heard()
 
 with DAG("on_no_merge", schedule=[delta_asset(str(FOLDER / "unchanged"))], start_date=datetime(2026, 1, 1)):
+    heard()
+
+WATCHER = AssetWatcher(name="commits", trigger=DeltaCommitTrigger(path=str(FOLDER / "watched"), poke_interval=2))
+with DAG(
+    "on_commit", schedule=[delta_asset(str(FOLDER / "watched"), watchers=[WATCHER])], start_date=datetime(2026, 1, 1)
+):
     heard()
 
 with DAG("waits_for_a_table", schedule="@once", start_date=datetime(2026, 1, 1)):

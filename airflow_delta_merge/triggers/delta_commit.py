@@ -1,0 +1,129 @@
+"""The trigger behind a watched asset: DAGs run on the commits of a Delta table, whoever makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_delta_merge.hooks.delta_log import commits_after
+from airflow_delta_merge.hooks.secrets import holds_secrets
+
+#: Commits that leave a table's rows as they are.
+MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+# What is known of a table that isn't there yet: version 0 will be its first.
+_BEFORE_THE_FIRST = -1
+
+
+class DeltaCommitTrigger(BaseEventTrigger):
+    """Fires when a Delta table has new commits, for the watcher of an asset.
+
+    The event's payload has the ``path``, the ``version`` that the table now has, the ``previous_version``, after which
+    the commits are new, and their ``operations``. One look makes one event, however many commits it finds.
+
+    What has been told is kept in Airflow's asset state store: at its first start the trigger takes the table as it is,
+    after a restart it goes on where it was. A version is kept one look after its event, so that no event is lost with a
+    triggerer that dies; instead, one that dies just then tells of the same versions twice. Before Airflow 3.3 there is
+    no such store, and commits made while no triggerer runs are missed.
+
+    A log that can't be read is told in the triggerer's log and looked at again. Needs the extra ``deltalake`` in the
+    triggerer.
+
+    :param path: the table's folder or URI.
+    :param storage_options: access to its storage, by the names of ``deltalake``, but no secrets: Airflow keeps watchers
+        as they stand in the DAG. The triggerer gets these by its environment (``AWS_SECRET_ACCESS_KEY`` …).
+    :param poke_interval: seconds between two looks.
+    :param ignore_operations: commits that don't count, by their operation in the table's history; by default those that
+        leave the rows as they are.
+    :raises ValueError: for a secret in ``storage_options``.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        storage_options: Mapping[str, str] | None = None,
+        poke_interval: float = 60.0,
+        ignore_operations: Sequence[str] = MAINTENANCE,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        if secrets := holds_secrets(storage_options or {}):
+            raise ValueError(
+                f"storage_options of a watcher hold {', '.join(secrets)}, which Airflow would keep readable with the "
+                "DAG: leave it out and set it in the triggerer's environment."
+            )
+        self.path = path
+        self.storage_options = dict(storage_options or {})
+        self.poke_interval = poke_interval
+        self.ignore_operations = list(ignore_operations)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
+            "path": self.path,
+            "storage_options": self.storage_options,
+            "poke_interval": self.poke_interval,
+            "ignore_operations": self.ignore_operations,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        known = kept = await self._kept_version()
+        while True:
+            if known != kept and known is not None and await self._keep(known):
+                kept = known
+            found = await self._commits_after(known)
+            if found is not None:
+                version, operations = found
+                if known is not None and set(operations) - set(self.ignore_operations):
+                    payload = {
+                        "path": self.path,
+                        "version": version,
+                        "previous_version": known,
+                        "operations": operations,
+                    }
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+                elif version != kept and await self._keep(version):
+                    kept = version
+                known = version
+            await asyncio.sleep(self.poke_interval)
+
+    async def _commits_after(self, known: int | None) -> tuple[int, list[str]] | None:
+        """The table's version and what was done since the known one; None when the log can't be read."""
+        try:
+            found = await asyncio.to_thread(commits_after, self.path, self.storage_options, known)
+        except Exception as error:  # nobody else would look again
+            self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
+            return None
+        return (_BEFORE_THE_FIRST, []) if found is None else found
+
+    @property
+    def _key(self) -> str:
+        """An asset may have several watchers."""
+        return f"delta_commit_{hashlib.sha256(self.path.encode()).hexdigest()[:16]}"
+
+    async def _kept_version(self) -> int | None:
+        store = getattr(self, "asset_state_store", None)
+        while store is not None:
+            try:
+                kept = await store.aget(self._key)
+                return kept if isinstance(kept, int) else None
+            except ValueError as error:
+                self.log.warning("What was told of %s is not kept over restarts: %s", self.path, error)
+                self.asset_state_store = store = None
+            except Exception as error:  # beginning anew would lose what was committed meanwhile
+                self.log.warning("Asking again in %s s what was told of %s: %s", self.poke_interval, self.path, error)
+                await asyncio.sleep(self.poke_interval)
+        return None
+
+    async def _keep(self, version: int) -> bool:
+        store = getattr(self, "asset_state_store", None)
+        if store is None:
+            return True
+        try:
+            await store.aset(self._key, version)
+        except Exception as error:
+            self.log.warning("Version %s of %s will be kept at the next look: %s", version, self.path, error)
+            return False
+        return True
