@@ -48,10 +48,11 @@ class SourceCheck:
         source = statement.whole_source_frame()
         self._check_columns(source)
         compared = source.select(*[equality.source for equality in statement.equalities()]).columns
-        unique = [name.lower() for name in expected.unique]
-        self._keys = [*expected.unique, *(_quoted(name) for name in compared if name.lower() not in unique)]
+        keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
+        #: The parts of the names of the columns that tell which row it is.
+        self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0] in source.columns]
         #: The source's columns that the check looks at, beside those that the merge needs.
-        self.columns: list[Column] = [_column(name) for name in {*expected.unique, *expected.not_null}]
+        self.columns: list[Column] = [_column(name) for name in dict.fromkeys((*expected.unique, *expected.not_null))]
         if expected.sample == "rows":
             self.columns = [F.col("*")]
 
@@ -94,7 +95,7 @@ class SourceCheck:
         found = {name: number for name, number in zip(self._expected.not_null, counts, strict=True) if number}
         for name in found:
             self._show(f"rows without {name}", rows.filter(_column(name).isNull()))
-        return [f"{name} is NULL in {number} rows" for name, number in found.items()]
+        return [f"{name} is NULL in {_number_of(number, 'row')}" for name, number in found.items()]
 
     def _duplicates(self, rows: DataFrame) -> list[str]:
         if not self._expected.unique:
@@ -103,8 +104,10 @@ class SourceCheck:
         keys = [f"{self._prefix}key_{position}" for position in range(len(columns))]
         number = f"{self._prefix}number"
         named = [column.alias(key) for column, key in zip(columns, keys, strict=True)]
-        groups = rows.select(*named).dropna("any", subset=keys).groupBy(*keys).agg(F.count("*").alias(number))
-        shared = groups.filter(F.col(number) > 1)
+        values = rows.select(*named)
+        for key in keys:
+            values = values.filter(F.col(key).isNotNull())
+        shared = values.groupBy(*keys).agg(F.count("*").alias(number)).filter(F.col(number) > 1)
         num_keys, num_rows = shared.agg(F.count("*"), F.sum(number)).collect()[0]
         if not num_keys:
             return []
@@ -114,15 +117,15 @@ class SourceCheck:
             is_same = [column == F.col(key) for column, key in zip(columns, keys, strict=True)]
             self._show(f"rows that share {names} with others", rows.join(some, is_same, "left_semi"))
         elif self._expected.sample == "keys":
-            values = shared.select(*map(F.col, keys), number)
-            self._log_rows(f"values of {names} in several rows", values, [*self._expected.unique, "number of rows"])
-        return [f"{num_rows} rows share {names} with others, in {num_keys} {'key' if num_keys == 1 else 'keys'}"]
+            self._log_rows(f"values of {names} in several rows", shared, [*self._expected.unique, "number of rows"])
+        return [f"{num_rows} rows share {names} with others, in {_number_of(num_keys, 'key')}"]
 
     def _show(self, what: str, rows: DataFrame) -> None:
         if self._expected.sample == "rows":
             self._log_rows(what, rows, rows.columns)
         elif self._expected.sample == "keys" and self._keys:
-            self._log_rows(what, rows.select(*map(_column, self._keys)), self._keys)
+            keys = [F.col(quote_multipart(parts)) for parts in self._keys]
+            self._log_rows(what, rows.select(*keys), [".".join(parts) for parts in self._keys])
 
     def _log_rows(self, what: str, rows: DataFrame, names: Sequence[str]) -> None:
         _log.warning("Of the source's %s, up to %d:", what, SAMPLE_SIZE)
@@ -136,8 +139,8 @@ def _column(name: str) -> Column:
     return F.col(quote_multipart(parse_multipart(name)))
 
 
-def _quoted(name: str) -> str:
-    return quote_multipart((name,))
+def _number_of(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _text(column: Column) -> Column:

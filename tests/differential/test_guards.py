@@ -189,8 +189,22 @@ def test_the_log_shows_some_of_the_rows(
 
 def test_what_the_merge_does_not_use_is_looked_at_too(spark: SparkSession, path: Path) -> None:
     source = "SELECT id, 'new' AS v, named_struct('mail', nullif(id, 20)) AS who, 1 AS `a.b` FROM range(15, 26)"
-    with pytest.raises(SourceExpectationError, match=r"who.mail is NULL in 1 rows; 11 rows share `a.b` with others"):
+    with pytest.raises(SourceExpectationError, match=r"who.mail is NULL in 1 row; 11 rows share `a.b` with others"):
         expect(spark, path, f"SELECT *, false AS gone FROM ({source})", unique=["`a.b`"], not_null=["who.mail"])
+
+
+def test_a_row_is_told_by_what_the_condition_compares(
+    spark: SparkSession, path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(SourceExpectationError, match="v is NULL in 1 row, of 3 rows"):
+        expect(spark, path, "SELECT INT(id), nullif(id, 16) AS v, false AS gone FROM range(15, 18)", not_null=["v"])
+    assert [record.message.strip() for record in log.records][1:] == ['{"id": "16"}']
+
+
+def test_nan_is_a_value_and_null_is_none(spark: SparkSession, path: Path) -> None:
+    size = "CASE WHEN id < 17 THEN double('NaN') WHEN id > 20 THEN NULL ELSE double(id) END AS size"
+    with pytest.raises(SourceExpectationError, match="2 rows share size with others, in 1 key, of 11 rows"):
+        expect(spark, path, SOURCE.replace("FROM", f", {size} FROM"), unique=["size"])
 
 
 def test_values_of_a_sample_are_one_line_each_and_short(
