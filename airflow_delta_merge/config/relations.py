@@ -62,7 +62,8 @@ _FORMAT_OF_SUFFIX = {
     ".orc": "orc",
     ".avro": "avro",
 }
-_FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
+#: Formats whose files SQL can name as they are: ``parquet.`/in/day` ``.
+FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class MergeSource:
     @property
     def needs_view(self) -> bool:
         """Whether the files must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
-        plain = self.format in _FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
+        plain = self.format in FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
         return bool(self.paths) and not plain
 
     def to_sql(self, relation: str | None = None) -> str:

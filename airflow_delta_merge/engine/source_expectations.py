@@ -49,8 +49,9 @@ class SourceCheck:
         self._check_columns(source)
         compared = source.select(*[equality.source for equality in statement.equalities()]).columns
         keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
+        columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that tell which row it is.
-        self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0] in source.columns]
+        self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0].lower() in columns]
         #: The source's columns that the check looks at, beside those that the merge needs.
         self.columns: list[Column] = [_column(name) for name in dict.fromkeys((*expected.unique, *expected.not_null))]
         if expected.sample == "rows":

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget
+from airflow_delta_merge.config.relations import FORMATS_WITHOUT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ _PATTERN_SIGNS = re.compile(r"[*?\[{]")
 def lineage_of_merge(config: MergeConfig | MergeStatement, result: MergeResult | None) -> OperatorLineage[Any, Any]:
     """Inputs and output of a merge, with the statement that it is.
 
-    Inputs are the source's paths or table; what a query reads is not known here.
+    Inputs are the source's paths or table, or what OpenLineage's parser finds in its query.
 
     :param result: what it did; None before and after a failure.
     """
@@ -72,12 +73,33 @@ def dataset_of_uri(uri: str) -> tuple[str, str]:
 
 def _inputs(config: MergeConfig | MergeStatement) -> Iterator[tuple[str, str]]:
     if isinstance(config, MergeStatement):
+        yield from _tables_of(config.sql)
         return
     source = config.source
+    if source.query is not None:
+        yield from _tables_of(source.query)
     if source.table is not None:
         yield dataset_of_uri(delta_asset(MergeTarget(table=source.table)).uri)
     found = (_dataset_of_path(_without_pattern(path)) for path in source.paths)
     yield from dict.fromkeys(dataset for dataset in found if dataset is not None)
+
+
+def _tables_of(sql: str) -> Iterator[tuple[str, str]]:
+    """What a query or a statement reads, as far as it stands there; what a view reads doesn't."""
+    from openlineage_sql import parse
+
+    parsed = parse([sql], dialect="databricks")
+    for table in parsed.in_tables if parsed is not None else ():
+        name = table.qualified_name
+        first, _, path = name.partition(".")
+        if first.lower() in FORMATS_WITHOUT_OPTIONS and "/" in path:
+            dataset = _dataset_of_path(_without_pattern(path))
+        elif re.search(rf"\b{re.escape(name)}\s*\(", sql):  # a function, as range(…)
+            dataset = None
+        else:
+            dataset = _NAMED_TABLES, name.lower()
+        if dataset is not None:
+            yield dataset
 
 
 def _output(target: MergeTarget, result: MergeResult | None) -> OutputDataset | None:
