@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
+from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
@@ -50,3 +57,17 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_targets(case: Case, engines: Harness) -> None:
     engines.check(case)
+
+
+def test_the_result_tells_where_the_table_lies(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a b"
+    spark.sql(f"CREATE TABLE default.somewhere (id INT) USING delta LOCATION '{path}'").collect()
+    try:
+        for name in ("default.somewhere", f"delta.`{path}`"):
+            result = merge_sql(
+                spark,
+                f"MERGE INTO {name} AS t USING (SELECT 1 AS id) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
+            )
+            assert result.location == f"file:{path}"
+    finally:
+        spark.sql("DROP TABLE default.somewhere").collect()
