@@ -92,7 +92,7 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     if options.allowed_locations:
         allowed = json.loads(Path(options.allowed_locations).read_text(encoding="utf-8"))
     result_path = Path(options.result)
-    spark = _session()
+    spark = start_session()
     try:
         log.info("%s", describe_application(spark))
         if options.dry_run:
@@ -114,7 +114,7 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     return outcome
 
 
-def _session() -> SparkSession:
+def start_session() -> SparkSession:
     """A session as spark-submit configured it, with Delta's extension and catalog where they are lacking."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession

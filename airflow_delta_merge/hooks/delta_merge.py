@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
+from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
@@ -229,9 +230,11 @@ class DeltaMergeHook(BaseHook):
             temporary=str(staging.temporary),
             on_application=on_application,
         )
-        check_java()
+        _, java_version = check_java()
         submit.check_master()
         submit.add_jars(delta_jars())
+        if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
+            submit.java_options += archive_options(java_version)
         staging.write_properties(self._properties(submit, staging))
         return submit
 

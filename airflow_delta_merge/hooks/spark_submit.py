@@ -56,6 +56,7 @@ class SparkSubmit(SparkSubmitHook):
         super().__init__(**kwargs)
         self._temporary = temporary
         self._on_application = on_application
+        self.java_options: list[str] = []
         self.killed = False
         self.last_line = ""
         self._check_connection()
@@ -141,8 +142,10 @@ class SparkSubmit(SparkSubmitHook):
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
         if self._temporary is not None:
-            options = f'{env.get("SPARK_SUBMIT_OPTS", "")} "-Djava.io.tmpdir={self._temporary}"'
-            env["SPARK_SUBMIT_OPTS"] = options.strip()
+            self.java_options.append(f"-Djava.io.tmpdir={self._temporary}")
+        if self.java_options:
+            quoted = [f'"{option}"' for option in self.java_options]
+            env["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [env.get("SPARK_SUBMIT_OPTS"), *quoted]))
         return env
 
     def on_kill(self) -> None:

@@ -113,6 +113,7 @@ def test_gates_give_up_on_a_merge_that_is_lost(dags: dict[str, Any], capfd: pyte
     assert "Sensor has timed out" not in said
 
 
+@pytest.mark.slow
 def test_two_source_rows_for_one_target_row(
     merged: tuple[Run, Path], dags: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,8 @@ def merge(table: Path) -> MergeResult:
 
 
 @pytest.mark.parametrize(
-    ("victim", "moment", "committed"), [("job", "after-commit", True), ("jvm", "before-commit", False)]
+    ("victim", "moment", "committed"),
+    [("job", "after-commit", True), pytest.param("jvm", "before-commit", False, marks=pytest.mark.slow)],
 )
 def test_spark_dies_at_the_commit(table: Path, folder: Path, victim: str, moment: str, committed: bool) -> None:
     (folder / "r.-1" / "kill").write_text(f"{victim} {moment}")

@@ -306,6 +306,7 @@ def test_what_spark_says_is_masked() -> None:
     assert submit.last_line == "key=***"
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_and_leaves_the_table_alone(table: Path) -> None:
     plan = DeltaMergeHook(conf=SPARK).plan(config(table, "SELECT id, 'x' AS name FROM range(3)"), explain=True)
     assert (plan.num_source_rows, plan.num_inserted_rows, plan.num_updated_rows, plan.num_touched_files) == (3, 3, 0, 0)
@@ -361,6 +362,7 @@ def test_a_statement_that_is_no_merge_of_its_table_fails(table: Path) -> None:
     assert "nowhere" in str(error)
 
 
+@pytest.mark.slow
 def test_a_guard_that_trips_fails_a_statement_without_retries(table: Path) -> None:
     source = "(SELECT 1 AS id, 'x' AS name) AS s"
     sql = f"MERGE INTO delta.`{table}` AS t USING {source} ON t.id = s.id WHEN NOT MATCHED THEN INSERT *;"

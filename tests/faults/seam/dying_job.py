@@ -20,7 +20,11 @@ pid = {"job": os.getpid(), "jvm": os.getppid(), "submit": int(submit)}[victim]
 def commit(transaction: MergeTransaction, *arguments: Any, **named: Any) -> int | None:
     version = original(transaction, *arguments, **named) if moment == "after-commit" else None
     os.kill(pid, signal.SIGKILL)
-    time.sleep(60)  # whoever is to end this process does so
+    if victim != "submit":
+        time.sleep(60)  # whoever is to end this process does so
+    elif moment == "before-commit":
+        time.sleep(1)
+        return original(transaction, *arguments, **named)  # nobody has told this process to end
     return version
 
 

@@ -1,0 +1,149 @@
+"""An archive of Java classes as the JVM has them once they are loaded, from which Spark starts much sooner.
+
+Half the time of a small merge goes into reading, checking and linking some 20,000 classes. Java keeps them in a file
+if asked to (application class data sharing, JEP 310 and 350). The file lies beside Delta's jars, takes some 200 MB,
+and is made by
+
+    python -m airflow_delta_merge.class_archive
+
+on the machine, or in the image, where Spark will run with a ``local`` master. Java checks by itself whether the file
+fits its own build and the class path, and starts as it would without when it doesn't; so to have none is no error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.jars import FOLDER_VARIABLE, delta_jars, jars_folder
+from airflow_delta_merge.java import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SECONDS_TO_MAKE = 900
+
+#: Merges whose classes are worth to have: a new table, all kinds of clauses, with and without deletion vectors.
+_STATEMENTS = (
+    "CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta PARTITIONED BY (day) TBLPROPERTIES ({properties})",
+    """MERGE INTO {t} AS t USING (SELECT id, DATE'2026-01-01' AS day, 'a' AS name FROM range(10)) AS s ON t.id = s.id
+    WHEN NOT MATCHED THEN INSERT *""",
+    """MERGE INTO {t} AS t USING (SELECT id, DATE'2026-01-01' AS day, 'b' AS name FROM range(5, 15)) AS s ON t.id = s.id
+    WHEN MATCHED AND s.id = 7 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
+    WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE""",
+)
+_PROPERTIES = ("'delta.enableDeletionVectors' = 'false'", "'delta.enableDeletionVectors' = 'true'")
+
+log = logging.getLogger(__name__)
+
+
+class ClassArchiveError(DeltaMergeError):
+    """The archive could not be made."""
+
+
+def archive_path(java_version: int) -> Path:
+    """Where the archive for a major version of Java belongs, whether or not it is there."""
+    return jars_folder() / f"classes-java{java_version}.jsa"
+
+
+def archive_options(java_version: int) -> list[str]:
+    """The options by which a JVM uses the archive; none if there is none."""
+    path = archive_path(java_version)
+    if not path.is_file():
+        return []
+    # Java would warn of an archive that doesn't fit at each start.
+    return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def make_archive() -> Path:
+    """Run some merges in a Spark of their own and keep the classes that they loaded; takes a minute.
+
+    :raises ClassArchiveError: when there is no archive afterwards; :class:`~airflow_delta_merge.java.JavaError` and
+        :class:`~airflow_delta_merge.jars.DeltaJarsError` when it can't begin.
+    """
+    _, java_version = check_java()
+    jars, path = delta_jars(), archive_path(java_version)
+    try:
+        folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise ClassArchiveError(
+            f"The archive cannot be stored in {path.parent} ({error.strerror}): make the folder writable, or name "
+            f"another one, with Delta's jars, in the environment variable {FOLDER_VARIABLE}."
+        ) from error
+    try:
+        made = Path(folder) / path.name
+        told = _run_spark(Path(folder), jars, made)
+        if not made.is_file():
+            last = "\n".join(told.strip().splitlines()[-5:])
+            raise ClassArchiveError(f"Java made no archive of classes. It said:\n{last}")
+        os.replace(made, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return path
+
+
+def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
+    """Run :func:`merge_for_classes` by spark-submit as a hook with a local master does; its output."""
+    application = folder / "application.py"
+    application.write_text(
+        "import sys\nfrom airflow_delta_merge.class_archive import merge_for_classes\nmerge_for_classes(sys.argv[1])\n"
+    )
+    beside = Path(sys.executable).parent
+    binary = shutil.which("spark-submit") or shutil.which("spark-submit", path=str(beside)) or "spark-submit"
+    # The class path, in this order, must be the hook's.
+    command = [binary, "--master", "local[1]", "--driver-class-path", ":".join(jars), str(application), str(folder)]
+    environment = os.environ | {
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={archive}" "-Djava.io.tmpdir={folder}"',
+    }
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_SECONDS_TO_MAKE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClassArchiveError(f"Spark could not be run to load its classes: {error}") from error
+    if done.returncode:
+        last = "\n".join(done.stderr.strip().splitlines()[-5:])
+        raise ClassArchiveError(f"Spark could not be run to load its classes. It said:\n{last}")
+    return done.stdout + done.stderr
+
+
+def merge_for_classes(folder: str) -> None:
+    """Merge into tables in ``folder``, so that all that a merge needs is loaded."""
+    from airflow_delta_merge import engine, job
+
+    spark: SparkSession = job.start_session()
+    try:
+        for number, properties in enumerate(_PROPERTIES):
+            table = f"delta.`{folder}/table{number}`"
+            for statement in _STATEMENTS:
+                sql = statement.format(t=table, properties=properties)
+                if sql.startswith("MERGE"):
+                    engine.merge_sql(spark, sql)
+                else:
+                    spark.sql(sql)
+    finally:
+        spark.stop()
+
+
+def main() -> int:
+    """Make the archive and print its path; on failure a sentence and exit code 1."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        print(make_archive())
+    except DeltaMergeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
