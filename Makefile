@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+CLASSES := .venv/.classes
 INSTALLED_FOR_BENCH := .venv/.installed-bench
 DOCS := .cache/docs
 INSTALLED_FOR_DOCS := $(DOCS)/.installed
@@ -34,14 +35,19 @@ $(INSTALLED): pyproject.toml uv.lock
 	@scripts/uv.sh sync --frozen --quiet
 	@touch $@
 
+# The tests start Spark some forty times: with an archive of its classes each start is some seconds shorter.
+$(CLASSES): $(INSTALLED)
+	@$(BIN)/python -m airflow_delta_merge.class_archive > /dev/null
+	@touch $@
+
 demo: java install ## Three days of real flights through Airflow into a Delta table (some 3 minutes)
 	@$(BIN)/python scripts/demo.py
 
 # By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
-test: java install ## The suite, with one in 32 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
+test: java install $(CLASSES) ## The suite, with one in 32 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-test-all: java install ## The suite with every case; takes an hour or so
+test-all: java install $(CLASSES) ## The suite with every case; takes an hour or so
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
 
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
@@ -50,7 +56,7 @@ errors: install ## The error conditions of MERGE, with the case that raises each
 fuzz: java install ## Made-up MERGE statements, ours against Delta's own (EXAMPLES=1000, SEED=…)
 	@$(BIN)/pytest -s tests/fuzz --fuzz-examples $(or $(EXAMPLES),1000) $(if $(SEED),--fuzz-seed $(SEED))
 
-chaos: java install ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
+chaos: java install $(CLASSES) ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
 	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED))
 
 bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)

@@ -6,12 +6,15 @@ and is made by
 
     python -m airflow_delta_merge.class_archive
 
-on the machine, or in the image, where Spark will run with a ``local`` master. Java checks by itself whether the file
-fits its own build and the class path, and starts as it would without when it doesn't; so to have none is no error.
+on the machine, or in the image, where Spark will run with a ``local`` master. It is for one installation of Spark. Java
+checks by itself whether the file fits its own build and the class path, and starts as it would without when it doesn't;
+so to have none is no error.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import logging
 import os
 import shutil
@@ -49,8 +52,16 @@ class ClassArchiveError(DeltaMergeError):
 
 
 def archive_path(java_version: int) -> Path:
-    """Where the archive for a major version of Java belongs, whether or not it is there."""
-    return jars_folder() / f"classes-java{java_version}.jsa"
+    """Where the archive for a major version of Java and this Spark belongs, whether or not it is there."""
+    spark = hashlib.sha256(_spark_home().encode()).hexdigest()[:8]
+    return jars_folder() / f"classes-java{java_version}-{spark}.jsa"
+
+
+def _spark_home() -> str:
+    """Whose jars spark-submit puts on the class path, found without importing pyspark."""
+    pyspark = importlib.util.find_spec("pyspark")
+    beside_pyspark = str(Path(pyspark.origin).parent) if pyspark and pyspark.origin else ""
+    return os.environ.get("SPARK_HOME") or beside_pyspark
 
 
 def archive_options(java_version: int) -> list[str]:

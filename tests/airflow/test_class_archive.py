@@ -1,0 +1,35 @@
+"""The archive of Java classes, made for real and used by a merge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge import class_archive, jars
+from airflow_delta_merge.config import MergeConfig, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from tests.airflow import tables
+
+
+@pytest.mark.slow
+def test_a_local_merge_takes_its_classes_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "jars of Delta"
+    folder.mkdir()
+    for jar in map(Path, jars.delta_jars()):
+        (folder / jar.name).symlink_to(jar)
+    monkeypatch.setenv(jars.FOLDER_VARIABLE, str(folder))
+    archive = class_archive.make_archive()
+    assert [path for path in folder.iterdir() if path.suffix != ".jar"] == [archive]
+    loaded = tmp_path / "loaded"
+    table = tables.create_table(tmp_path / "table")
+    merge = MergeConfig(
+        target=str(table),
+        source="SELECT id, 'x' AS name FROM range(3)",
+        on=["id"],
+        clauses=[when_not_matched_insert_all()],
+    )
+    result = DeltaMergeHook(conf={"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={loaded}"}).merge(merge)
+    assert result.num_inserted_rows == 3
+    (line,) = [line for line in loaded.read_text().splitlines() if " org.apache.spark.sql.delta.DeltaLog " in line]
+    assert line.endswith("source: shared objects file (top)")
