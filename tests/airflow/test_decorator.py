@@ -13,6 +13,7 @@ from airflow_delta_merge.config import (
     MergeConfig,
     MergeSource,
     MergeStatement,
+    SourceExpectations,
     when_matched_delete,
     when_matched_update_all,
     when_not_matched_insert_all,
@@ -191,3 +192,19 @@ def test_secrets_that_a_function_returns_are_masked(monkeypatch: pytest.MonkeyPa
     whole = MergeConfig(**PARTS, source={"path": "/in", "options": {"password": "of the whole"}})
     run(decorated(lambda: whole, task_id="merge", **AROUND))
     assert masked == ["of the source", "of the whole"]
+
+
+def test_expectations_go_with_the_merge_and_lineage_knows_the_source(merged: list[Any]) -> None:
+    def day() -> str:
+        return "/in/day.parquet"
+
+    merge = decorated(day, **PARTS, **AROUND, expect_source={"unique": ["{{ params.day }}"]})
+    assert merge.get_openlineage_facets_on_start() is None, "the function says what the source is"
+    run(merge)
+    assert merged[0].guards.expect_source == SourceExpectations(unique=("2026-03-01",))
+    lineage = merge.get_openlineage_facets_on_complete(None)
+    assert [each.name for each in lineage.inputs] == ["/in/day.parquet"]
+    with pytest.raises(MergeConfigError, match="unknown keys: unqiue"):
+        task.delta_merge(**PARTS, expect_source={"unqiue": ["id"]})
+    with pytest.raises(MergeConfigError, match="leave out expect_source too"):
+        decorated(day, expect_source={"unique": ["id"]})

@@ -205,6 +205,21 @@ def test_a_store_that_does_not_answer_is_asked_again(path: str) -> None:
     asyncio.run(check())
 
 
+def test_assets_that_share_a_trigger_have_no_memory_to_share(path: str) -> None:
+    class Ambiguous(Store):
+        async def aget(self, key: str, default: Any = None) -> Any:
+            raise ValueError("Task has 2 concrete inlets and outlets")  # as Airflow's says so
+
+    async def check() -> None:
+        commit(path)
+        async with Watch(path, Ambiguous()) as watch:
+            await watch.looked()
+            commit(path)
+            assert await watch.event() == (0, 1, ["WRITE"])
+
+    asyncio.run(check())
+
+
 def test_a_log_that_cannot_be_read_is_looked_at_again(path: str) -> None:
     async def check() -> None:
         commit(path)
