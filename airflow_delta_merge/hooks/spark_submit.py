@@ -81,9 +81,11 @@ class SparkSubmit(SparkSubmitHook):
                 "or spark://host:7077."
             )
         if self._connection["deploy_mode"] == "cluster":
+            why = "from where a merge's result cannot be read back yet"
+            if self.master.startswith("spark://"):
+                why = "in which Spark takes no Python application on a standalone cluster"
             raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} has deploy mode cluster, from where a merge's result cannot "
-                "be read back yet: use deploy mode client."
+                f"The Spark connection {self._conn_id!r} has deploy mode cluster, {why}: use deploy mode client."
             )
 
     def check_master(self) -> None:

@@ -111,9 +111,7 @@ class Once(RealAirflow):
         self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge", {"new_state": state}, method="PATCH")
 
     def links(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        return dict(
-            self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/links")["extra_link_entries"]
-        )
+        return dict(self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/links")["extra_links"])
 
     def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
         return list(self.call(f"/api/v2/assets/events?source_dag_id={dag_id}")["asset_events"])
