@@ -262,9 +262,12 @@ class KeptApplication:
             "application": asdict(self.application) if self.application else None,
         }
         temporary = self.folder / f".{FOLLOWED}"
-        with suppress(FileNotFoundError):
+        try:
             temporary.write_text(json.dumps(told), encoding="utf-8")
             temporary.replace(self.folder / FOLLOWED)
+        except OSError:  # a full disk is no reason to let the application die
+            with suppress(OSError):
+                os.utime(self.folder / FOLLOWED)
 
 
 def _fingerprint(staging: Staging, command: Sequence[str]) -> str:

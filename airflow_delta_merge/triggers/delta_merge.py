@@ -56,6 +56,8 @@ class DeltaMergeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
         await asyncio.to_thread(self._kept.mask_secrets)
+        # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
+        await self._is_deferred()
         while True:
             end = await self._look()
             if end is not None and time.monotonic() >= not_before:

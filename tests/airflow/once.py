@@ -182,6 +182,14 @@ def running(folder: Path, settings: Any = None) -> Iterator[Once]:
             airflow.stop()
 
 
+def with_canary(airflow: Once) -> list[Path]:
+    """The files of an Airflow in which a secret stands."""
+    looked_at = [path for path in airflow.folder.rglob("*") if path.is_file()]
+    assert {"airflow.db", "log", f"{1:020}.json"} <= {path.name for path in looked_at}
+    assert any("attempt=1" in path.name for path in looked_at)
+    return [path for path in looked_at if CANARY.encode() in path.read_bytes()]
+
+
 def applied(table: Path) -> int:
     """How often the merge was applied, by the commits that say so and by the rows themselves."""
     import pyarrow.parquet as pq

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from tests.airflow.once import Once, applied, running
+from tests.airflow.once import Once, applied, running, with_canary
 
 TRIGGERER = "triggerer --skip-serve-logs"
 ENDLESS = "SELECT id, 1L AS n FROM range(1000000000000) WHERE hash(id) = 1"
@@ -24,13 +25,20 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
     with running(tmp_path_factory.mktemp("deferrable"), SETTINGS) as airflow:
         airflow.start(TRIGGERER)
         yield airflow
-        within(10, lambda: airflow.left() == [])
+        nothing_left_within(10, airflow)
 
 
 def within(seconds: float, condition: Callable[[], Any]) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def nothing_left_within(seconds: float, airflow: Once) -> None:
+    deadline = time.monotonic() + seconds
+    while left := airflow.left():
+        assert time.monotonic() < deadline, left
         time.sleep(0.1)
 
 
@@ -46,7 +54,7 @@ def held(airflow: Once, dag_id: str, run_id: str, **conf: Any) -> Path:
 def endless(airflow: Once, run_id: str, table: Path) -> None:
     """Start a run whose merge is deferred, with a source that has no end, and wait until Spark is at it."""
     airflow.trigger("once_deferrable_source", run_id, table=str(table), source=ENDLESS)
-    airflow.wait(lambda: "Spark application local-" in airflow.logged("once_deferrable_source", run_id))
+    airflow.wait(lambda: airflow.links("once_deferrable_source", run_id)["Spark application"])
     assert airflow.task("once_deferrable_source", run_id)["state"] == "deferred"
     assert any("java" in line for line in airflow.left())
 
@@ -64,7 +72,7 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
         (event,) = airflow.asset_events(dag_id)
         assert (result["version"], result["num_inserted_rows"], applied(table)) == (1, 3, 1)
         assert set(result.pop("durations_ms")) >= {"total", "commit"}
-        assert links["Commit"] == f"https://catalog.example/{str(table).replace('/', '%2F')}/1"
+        assert links["Commit"] == f"https://catalog.example/{quote(result['table'], safe='')}/1"
         assert str(links["Spark application"]).startswith("http://history:18080/history/local-")
         assert event["extra"]["num_inserted_rows"] == 3
         metrics = result.pop("metrics")
@@ -77,14 +85,14 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
             ]
         )
     assert told[0] == told[1]
-    within(10, lambda: airflow.left() == [])
+    nothing_left_within(10, airflow)
 
 
 def test_marked_failed_while_deferred(airflow: Once) -> None:
     table = airflow.table("marked")
     endless(airflow, "marked", table)
     airflow.mark("once_deferrable_source", "marked", "failed")
-    within(10, lambda: airflow.left() == [])
+    nothing_left_within(10, airflow)
     assert applied(table) == 0
 
 
@@ -126,7 +134,7 @@ def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:
     table = airflow.table("deleted")
     endless(airflow, "deleted", table)
     airflow.call("/api/v2/dags/once_deferrable_source/dagRuns/deleted", method="DELETE")
-    within(10, lambda: airflow.left() == [])
+    nothing_left_within(10, airflow)
     assert applied(table) == 0
 
 
@@ -171,7 +179,7 @@ def test_its_time_is_over_while_deferred(airflow: Once) -> None:
     table = airflow.table("late")
     held(airflow, "once_deferrable_timeout", "late", table=str(table))
     airflow.run_ended("once_deferrable_timeout", "late", "failed")
-    within(10, lambda: airflow.left() == [])
+    nothing_left_within(10, airflow)
     assert "was not completed within the task's execution_timeout" in airflow.logged("once_deferrable_timeout", "late")
     assert applied(table) == 0
 
@@ -182,6 +190,19 @@ def test_a_deferred_merge_of_a_function(airflow: Once) -> None:
     airflow.trigger("once_deferrable_function", "function", table=str(table))
     airflow.run_ended("once_deferrable_function", "function")
     assert (airflow.result("once_deferrable_function", "function")["num_inserted_rows"], applied(table)) == (3, 1)
+
+
+@pytest.mark.slow
+def test_secrets_are_nowhere_in_a_deferred_merge(airflow: Once, tmp_path: Path) -> None:
+    """Neither in the triggerer's logs, whose process never saw the templates rendered, nor in its event."""
+    table, source = airflow.table("secret"), tmp_path / "source.csv"
+    source.write_text("id,n\n1,1\n")
+    airflow.trigger("once_deferrable_secret", "secret", table=str(table), source=str(source))
+    airflow.run_ended("once_deferrable_secret", "secret")
+    assert applied(table) == 1
+    assert "spark.hadoop.fs.s3a.secret.key" in airflow.logged("once_deferrable_secret", "secret")
+    nothing_left_within(10, airflow)
+    assert with_canary(airflow) == []
 
 
 def submits(airflow: Once, run_id: str) -> list[int]:
