@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -116,6 +118,23 @@ def test_an_executor_dies_in_the_middle_of_a_merge(
     assert (result.num_updated_rows, result.num_inserted_rows) == (500, 500)
     assert (result.version, tables.versions(table), tables.count_rows(table)) == (2, [0, 1, 2], 1500)
     assert result.source_storage_level == "DISK_ONLY_2"
+
+
+@pytest.mark.slow
+def test_spark_takes_no_python_application_in_cluster_mode(
+    cluster: Standalone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So neither do we, and earlier. When this fails, Spark has learnt it."""
+    submit = [str(Path(sys.executable).parent / "spark-submit"), "--deploy-mode", "cluster", "--master", cluster.master]
+    done = subprocess.run([*submit, __file__], capture_output=True, text=True, check=False)
+    said = "Cluster deploy mode is currently not supported for python applications on standalone clusters."
+    assert done.returncode == 1
+    assert said in done.stdout + done.stderr
+    extra = {"deploy-mode": "cluster"}
+    connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": cluster.port, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(connection))
+    with pytest.raises(DeltaMergeException, match="Spark takes no Python application on a standalone cluster"):
+        hook().merge(config(Path("/lake/t"), "SELECT 1 AS id"))
 
 
 @pytest.mark.slow
