@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,11 @@ class DeltaMergeTrigger(BaseTrigger):
         not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
         await asyncio.to_thread(self._kept.mask_secrets)
         # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
-        await self._is_deferred()
-        while True:
-            end = await self._look()
-            if end is not None and time.monotonic() >= not_before:
-                break
+        with suppress(Exception):
+            await self._is_deferred()
+        while (end := await self._look()) is None:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        await asyncio.sleep(max(0.0, not_before - time.monotonic()))
         yield TriggerEvent(end.to_dict())  # type: ignore[no-untyped-call]
         # The event is on its way, no more: would this triggerer die now, another one must find the application's
         # result. When it is stored, Airflow cancels this trigger, and on_kill removes the folder.
@@ -70,9 +70,12 @@ class DeltaMergeTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """End the application and remove its folder, unless the task is only followed by another triggerer now."""
-        if await self._is_deferred():
-            self.log.info("Another triggerer follows the Spark application from now on.")
-            return
+        try:
+            if await self._is_deferred():
+                self.log.info("Another triggerer follows the Spark application from now on.")
+                return
+        except Exception:
+            self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
         await asyncio.to_thread(self._kept.end)
 
     async def _look(self) -> ApplicationEnd | None:
@@ -112,14 +115,7 @@ class DeltaMergeTrigger(BaseTrigger):
     async def _is_deferred(self) -> bool:
         """Whether Airflow still has the task as deferred: then nobody wanted its end."""
         ti: Any = self.task_instance
-        if ti is None:
-            return False
-        try:
-            states = await asyncio.to_thread(_states, ti)
-        except Exception:
-            self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
-            return False
-        return TaskInstanceState.DEFERRED in states
+        return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
 
 
 def _states(ti: Any) -> list[str]:
