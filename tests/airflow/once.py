@@ -110,6 +110,10 @@ class Once(RealAirflow):
         """Mark the merge of a run as a person does."""
         self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge", {"new_state": state}, method="PATCH")
 
+    def xcom_keys(self, dag_id: str, run_id: str) -> set[str]:
+        entries = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/xcomEntries?limit=100"
+        return {entry["key"] for entry in self.call(entries)["xcom_entries"]}
+
     def links(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         return dict(self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/links")["extra_links"])
 

@@ -75,11 +75,13 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
         assert links["Commit"] == f"https://catalog.example/{quote(result['table'], safe='')}/1"
         assert str(links["Spark application"]).startswith("http://history:18080/history/local-")
         assert event["extra"]["num_inserted_rows"] == 3
+        assert {"return_value", "num_inserted_rows"} < airflow.xcom_keys(dag_id, "alike")
         metrics = result.pop("metrics")
         told.append(
             [
                 {name: value for name, value in result.items() if name != "table" and "bytes" not in name},
                 sorted(metrics),
+                airflow.xcom_keys(dag_id, "alike"),
                 sorted(links),
                 sorted(event["extra"]),
             ]
