@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all errors lint format fuzz chaos bench docs clean
+.PHONY: help java install demo test test-all test-cluster errors lint format fuzz chaos bench docs clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -20,10 +20,10 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
 
 # Sessions of some minutes are over before the work of Java's second compiler pays off.
-test chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-cluster chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 java:
 	@scripts/check_java.sh
@@ -49,6 +49,9 @@ test: java install $(CLASSES) ## The suite, with one in 32 cases of ours against
 
 test-all: java install $(CLASSES) ## The suite with every case; takes an hour or so
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
+
+test-cluster: java install ## Merges on a standalone Spark cluster of two workers, which the tests start themselves
+	@$(BIN)/pytest tests/cluster --all-cases $(ARGS)
 
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
 	@$(BIN)/python -m tests.differential.errors $(ARGS)

@@ -96,6 +96,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": integration,
                 "python-modules": [
                     "airflow_delta_merge.triggers.delta_commit",
+                    "airflow_delta_merge.triggers.delta_merge",
                     "airflow_delta_merge.triggers.delta_table",
                 ],
             }

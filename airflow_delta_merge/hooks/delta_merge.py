@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -14,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_delta_merge.class_archive import archive_options
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
     DEFAULT_CONNECTION,
     ConnectionSettings,
     find_connection,
 )
-from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job
+from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job, error_of_loss
+from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.hooks.staging import Staging, staged
+from airflow_delta_merge.hooks.staging import Staging, stage, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
@@ -100,6 +101,7 @@ class DeltaMergeHook(BaseHook):
             "verbose": verbose,
         }
         self._running: SparkSubmit | None = None
+        self._kept: KeptApplication | None = None
 
     @cached_property
     def _connection(self) -> Connection:
@@ -195,20 +197,86 @@ class DeltaMergeHook(BaseHook):
             with _raised_for_airflow(), staged(config, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments, on_application)
                 exit_code = submit.run(str(staging.application))
-                return self._read_outcome(staging, config, submit, exit_code)
+                end = ApplicationEnd(outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line)
+                return self._outcome(
+                    end, config.target.to_sql(), killed=submit.killed, exactly_once=identity is not None
+                )
         finally:
             self._running = None
+
+    def start(
+        self,
+        config: MergeConfig | MergeStatement,
+        *,
+        identity: MergeIdentity | None = None,
+        max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+    ) -> KeptApplication:
+        """Start a merge that goes on without this process; whoever follows it hands its end to :meth:`result_of`.
+
+        An application that an earlier try of the same execution has started here for the same merge is found again
+        instead, if it runs or has a result; any other one of the same application id is ended.
+
+        :param config: what to merge, described or written as a statement.
+        :param identity: by what the table shall know this merge.
+        :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
+        :raises DeltaMergeException: when it can't be started.
+        """
+        with _raised_for_airflow():
+            staging = stage(config, identity)
+            try:
+                arguments = ["--max-commit-attempts", str(max_commit_attempts)]
+                submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
+                command = submit.command(str(staging.application))
+                found = self._find(identity, staging, command)
+                if found is not None:
+                    remove_folder(staging.folder)
+                    self._kept = found
+                    return found
+                secrets_in = [config.to_dict(), dict(self.settings.conf), self.conf]
+                self._kept = KeptApplication(staging.folder)
+                return KeptApplication.start(staging, command, submit.environment(), secrets_in)
+            except BaseException:
+                KeptApplication(staging.folder).end()
+                raise
+
+    def _find(self, identity: MergeIdentity | None, staging: Staging, command: list[str]) -> KeptApplication | None:
+        found = None
+        for kept, theirs in KeptApplication.find(identity) if identity is not None else ():
+            same = identity is not None and identity.is_same_execution(theirs.generation)
+            if found is None and same and kept.is_started_as(staging, command) and kept.can_still_succeed():
+                self.log.info("Following the Spark application that an earlier try has started (%s)", kept.folder)
+                found = kept
+            else:
+                self.log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
+                kept.end()
+        return found
+
+    def result_of(self, end: ApplicationEnd, target: str, *, exactly_once: bool) -> MergeResult:
+        """The result of a merge that :meth:`start` has started.
+
+        :param end: how its application ended.
+        :param target: the target as the statement names it.
+        :param exactly_once: whether the merge had an identity.
+        :raises DeltaMergeException: as :meth:`merge` does.
+        """
+        outcome = self._outcome(end, target, killed=False, exactly_once=exactly_once)
+        with _raised_for_airflow():
+            return MergeResult.from_dict(outcome["result"])
 
     def on_kill(self) -> None:
         """End the Spark application of the merge that runs, if one does."""
         if self._running is not None:
             self._running.on_kill()
+        if self._kept is not None:
+            self._kept.end()
 
     def _prepare(
         self,
         staging: Staging,
         arguments: list[str],
         on_application: Callable[[SparkApplication], None] | None,
+        *,
+        parent: str | None = None,
     ) -> SparkSubmit:
         policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
         policy.check_conf(self._property_names())
@@ -224,7 +292,7 @@ class DeltaMergeHook(BaseHook):
                 *(("--identity", str(staging.identity)) if staging.identity.exists() else ()),
                 *(("--allowed-locations", str(bounds)) if (bounds := staging.allowed_locations).exists() else ()),
                 *arguments,
-                *("--parent-pid", str(os.getpid())),
+                *("--parent-pid", parent or str(os.getpid())),
                 *("--staging-folder", str(staging.folder)),
             ],
             temporary=str(staging.temporary),
@@ -264,25 +332,17 @@ class DeltaMergeHook(BaseHook):
             }
         return {**defaults, **self.settings.conf, **self.conf}
 
-    def _read_outcome(
-        self, staging: Staging, config: MergeConfig | MergeStatement, submit: SparkSubmit, exit_code: int
-    ) -> dict[str, Any]:
-        target = config.target.to_sql()
-        outcome = _read_json(staging)
-        if outcome is None:
-            raise error_of_exit(
-                exit_code,
-                submit.last_line,
-                target,
-                killed=submit.killed,
-                exactly_once=staging.identity.exists(),
-            )
-        if "error" in outcome:
-            raise error_of_job(outcome["error"], target)
-        if exit_code:
+    def _outcome(self, end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool) -> dict[str, Any]:
+        if end.error is not None:
+            raise error_of_loss(end.error, target, another_try_helps=end.another_try_helps, exactly_once=exactly_once)
+        if end.outcome is None:
+            raise error_of_exit(end.exit_code or 0, end.last_line, target, killed=killed, exactly_once=exactly_once)
+        if "error" in end.outcome:
+            raise error_of_job(end.outcome["error"], target)
+        if end.exit_code:
             # The result is written after the commit, so the merge is done; to fail now would make it run twice.
-            self.log.warning("Spark ended with exit code %s, but after the merge was done.", exit_code)
-        return outcome
+            self.log.warning("Spark ended with exit code %s, but after the merge was done.", end.exit_code)
+        return end.outcome
 
 
 @contextmanager
@@ -303,17 +363,3 @@ def _local_cores(master: str) -> int:
     with suppress(AttributeError):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _read_json(staging: Staging) -> dict[str, Any] | None:
-    try:
-        outcome: Any = json.loads(staging.result.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
-    if isinstance(outcome, dict):
-        told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
-        if told and isinstance(told[0], dict):
-            return outcome
-    raise MergeResultError("The job's result file holds neither a result nor an error.")

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 # Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
 # come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
@@ -82,9 +82,7 @@ def error_of_exit(
 ) -> DeltaMergeException:
     """The Airflow error for a spark-submit that ended without a result file."""
     what = f"The merge into {target} was not completed: "
-    check = "Whether it committed stands in the table's history."
-    if exactly_once:
-        check = "If it did commit, the next try finds that in the table's log and returns its result."
+    check = _where_to_look(exactly_once)
     if killed:
         return DeltaMergeException(f"{what}Airflow ended this task, and Spark with it. {check}")
     if (number := _signal_number(exit_code)) is not None:
@@ -100,6 +98,26 @@ def error_of_exit(
     return DeltaMergeException(
         f"{what}Spark ended with exit code {exit_code} and left no result; the reason stands in its output above.{said}"
     )
+
+
+def error_of_loss(error: str, target: str, *, another_try_helps: bool, exactly_once: bool) -> DeltaMergeException:
+    """The Airflow error for a Spark application of which nobody knows how it ended; ``error`` says why."""
+    cls = DeltaMergeException if another_try_helps else DeltaMergeFailException
+    return cls(f"The merge into {target} was not completed: {error} {_where_to_look(exactly_once)}")
+
+
+def timed_out(target: str, *, exactly_once: bool) -> AirflowTaskTimeout:
+    """What ends a task whose merge took longer than its ``execution_timeout`` while it was deferred."""
+    return AirflowTaskTimeout(
+        f"The merge into {target} was not completed within the task's execution_timeout, so its Spark application was "
+        f"ended. {_where_to_look(exactly_once)}"
+    )
+
+
+def _where_to_look(exactly_once: bool) -> str:
+    if exactly_once:
+        return "If it did commit, the next try finds that in the table's log and returns its result."
+    return "Whether it committed stands in the table's history."
 
 
 def _signal_number(exit_code: int) -> int | None:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
+from airflow_delta_merge.hooks.application_keeper import end_group
 from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-_SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
 _SECONDS_TO_CONNECT = 5.0
 
 
@@ -83,9 +82,11 @@ class SparkSubmit(SparkSubmitHook):
                 "or spark://host:7077."
             )
         if self._connection["deploy_mode"] == "cluster":
+            why = "from where a merge's result cannot be read back yet"
+            if self.master.startswith("spark://"):
+                why = "in which Spark takes no Python application on a standalone cluster"
             raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} has deploy mode cluster, from where a merge's result cannot "
-                "be read back yet: use deploy mode client."
+                f"The Spark connection {self._conn_id!r} has deploy mode cluster, {why}: use deploy mode client."
             )
 
     def check_master(self) -> None:
@@ -119,7 +120,7 @@ class SparkSubmit(SparkSubmitHook):
     def run(self, application: str) -> int:
         """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
         try:
-            self.submit(application, start_new_session=True, env=self._environment())
+            self.submit(application, start_new_session=True, env=self.environment())
         except AirflowException:
             # It says "Cannot execute" and the command; the caller knows more from the result file.
             if self._submit_sp is None:
@@ -134,7 +135,12 @@ class SparkSubmit(SparkSubmitHook):
             os.killpg(self._submit_sp.pid, signal.SIGKILL)
         return exit_code
 
-    def _environment(self) -> dict[str, str]:
+    def command(self, application: str) -> list[str]:
+        """The command by which somebody else runs spark-submit, in :meth:`environment`."""
+        return [str(part) for part in self._build_spark_submit_command(application)]
+
+    def environment(self) -> dict[str, str]:
+        """The environment for spark-submit."""
         env = dict(os.environ)
         if "PYSPARK_PYTHON" not in env:
             # The driver runs here, so with this Python, also when no virtual environment is activated.
@@ -152,7 +158,7 @@ class SparkSubmit(SparkSubmitHook):
         """End the whole process group of spark-submit, first politely."""
         self.killed = True
         if self._submit_sp is not None:
-            _end_group(self._submit_sp)
+            end_group(self._submit_sp)
         super().on_kill()
 
     def find_binary(self) -> str:
@@ -198,18 +204,3 @@ class SparkSubmit(SparkSubmitHook):
         except Exception:  # whoever wants to know is no part of the merge
             self.log.warning("Nobody could be told of Spark application %s.", application.id, exc_info=True)
         self._on_application = None
-
-
-def _end_group(leader: Popen[str]) -> None:
-    """Ask every process of a group to end, and make them after a few seconds.
-
-    Runs inside Airflow's signal handler too, while the interrupted code may hold the Popen's lock: so it polls only.
-    """
-    with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
-        os.killpg(leader.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _SECONDS_TO_END
-        while time.monotonic() < deadline:
-            leader.poll()
-            os.killpg(leader.pid, 0)
-            time.sleep(0.05)
-        os.killpg(leader.pid, signal.SIGKILL)

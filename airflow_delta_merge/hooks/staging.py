@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.exceptions import MergeResultError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.identity import MergeIdentity
+
+#: How the names of the folders begin.
+FOLDER_PREFIX = "airflow_delta_merge_"
 
 PACKAGE = Path(__file__).resolve().parent.parent
 TRAVELLING_MODULES = (
@@ -77,6 +82,31 @@ class Staging:
     def result(self) -> Path:
         return self.folder / "result.json"
 
+    def inputs(self) -> list[Path]:
+        """The files that say what to do, apart from who does it; not each merge has them all."""
+        return [self.config, self.properties, self.allowed_locations]
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of that name that nobody else can read."""
+        _write_private(self.folder / name, text)
+
+    def read_outcome(self) -> dict[str, Any] | None:
+        """What the job told in its result file, by ``error``, ``result`` or ``plan``; None when there is no such file.
+
+        :raises MergeResultError: when the file is torn.
+        """
+        try:
+            outcome: Any = json.loads(self.result.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
+        if isinstance(outcome, dict):
+            told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
+            if told and isinstance(told[0], dict):
+                return outcome
+        raise MergeResultError("The job's result file holds neither a result nor an error.")
+
     def write_properties(self, properties: Mapping[str, Any]) -> None:
         """Write Spark properties as a Java properties file."""
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
@@ -90,8 +120,18 @@ class Staging:
 @contextmanager
 def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Iterator[Staging]:
     """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="airflow_delta_merge_", ignore_cleanup_errors=True) as folder:
-        staging = Staging(Path(folder))
+    staging = stage(config, identity)
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging.folder, ignore_errors=True)
+
+
+def stage(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Staging:
+    """A private folder with the job, the engine, ``config`` and ``identity``, which the caller removes."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+    try:
+        staging = Staging(folder)
         # The job is copied out of the package: a script's folder is the first entry of sys.path, and there the
         # package's own modules would be taken for top-level ones.
         _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
@@ -100,7 +140,10 @@ def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None 
         if identity is not None:
             _write_private(staging.identity, identity.to_json())
         staging.temporary.mkdir(mode=0o700)
-        yield staging
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return staging
 
 
 def write_py_files(path: Path) -> None:

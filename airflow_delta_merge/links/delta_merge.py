@@ -46,6 +46,11 @@ def history_page(history_server_url: str | None, application: SparkApplication) 
     return f"{history_server_url.rstrip('/')}/history/{quote(application.id, safe='')}"
 
 
+def address_while_running(history_server_url: str | None, application: SparkApplication) -> str:
+    """The address of an application that runs: its own UI, or without one the history server's; may be empty."""
+    return application.ui_url or history_page(history_server_url, application)
+
+
 def commit_address(commit_url: str | None, result: MergeResult) -> str:
     """The address of what a merge committed; empty when it has none, or nothing was committed.
 

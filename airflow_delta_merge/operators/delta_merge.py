@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import socket
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
+from airflow.providers.common.compat.sdk import conf as airflow_conf
 
 from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
 from airflow_delta_merge.config import (
@@ -24,7 +29,13 @@ from airflow_delta_merge.config import (
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
-from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink, commit_address, history_page
+from airflow_delta_merge.links.delta_merge import (
+    CommitLink,
+    SparkApplicationLink,
+    address_while_running,
+    commit_address,
+    history_page,
+)
 from airflow_delta_merge.operators.arguments import (
     SQL_FILE,
     build_config,
@@ -33,6 +44,7 @@ from airflow_delta_merge.operators.arguments import (
     to_plain,
     window_template,
 )
+from airflow_delta_merge.operators.description import describe
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
@@ -45,6 +57,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.result import MergeResult
 
 
+_TIME_FOR_TRIGGER = timedelta(minutes=1)
 _CONF_AT_RUN_TIME = (
     "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
     "time could set any property of Spark."
@@ -128,6 +141,8 @@ class DeltaMergeOperator(BaseOperator):
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
     :param verbose: whether spark-submit tells what it was given.
+    :param deferrable: whether to leave the worker's slot while Spark runs, which a triggerer on the same machine then
+        follows. See ``docs/how_to/deferrable.md``.
     """
 
     template_fields: Sequence[str] = (
@@ -197,6 +212,7 @@ class DeltaMergeOperator(BaseOperator):
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         spark_binary: str | None = None,
         verbose: bool = False,
+        deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("multiple_outputs", True)
@@ -237,6 +253,7 @@ class DeltaMergeOperator(BaseOperator):
         self.name = name
         self.spark_binary = spark_binary
         self.verbose = verbose
+        self.deferrable = deferrable
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
         self._merged: MergeResult | None = None
@@ -305,51 +322,123 @@ class DeltaMergeOperator(BaseOperator):
         )
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Merge, and return the result as a dict."""
+        """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end."""
         config = self._merge_config()
         settings = self.hook.settings
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", config.to_sql())
-        result = self._merge(config, identity, partial(self._link_application, context))
-        self.log.info("%s", describe(result))
-        self.link_addresses[CommitLink().xcom_key] = commit_address(settings.commit_url, result)
-        self._announce(context, config, result)
-        return result.to_dict()
-
-    def _merge(
-        self,
-        config: MergeConfig | MergeStatement,
-        identity: MergeIdentity | None,
-        on_application: Callable[[SparkApplication], None],
-    ) -> MergeResult:
-        from airflow_delta_merge.hooks.errors import EmptySourceException
-
-        try:
-            return self.hook.merge(
+        if self.deferrable:
+            self._start(context, config, identity, settings.history_server_url)
+        with self._skipping_empty_source(config.guards.on_empty_source):
+            result = self.hook.merge(
                 config,
                 identity=identity,
                 max_commit_attempts=self.max_commit_attempts,
-                on_application=on_application,
+                on_application=partial(self._link_application, context),
             )
+        return self._complete(context, config.target, result)
+
+    def _start(
+        self,
+        context: Context,
+        config: MergeConfig | MergeStatement,
+        identity: MergeIdentity | None,
+        history_server_url: str | None,
+    ) -> NoReturn:
+        """Start the merge, and leave this worker until it has ended."""
+        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
+
+        kept = self.hook.start(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
+        deadline, timeout = None, None
+        if self.execution_timeout is not None:
+            ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
+            # The trigger ends Spark in time; Airflow's own timeout is for want of a triggerer.
+            deadline, timeout = ends.timestamp(), ends - datetime.now(UTC) + _TIME_FOR_TRIGGER
+        host = socket.gethostname()
+        self.log.info("Spark runs on %s; a triggerer there follows it (%s).", host, kept.folder)
+        self.defer(
+            trigger=DeltaMergeTrigger(
+                folder=str(kept.folder),
+                host=host,
+                deadline=deadline,
+                history_server_url=history_server_url,
+            ),
+            method_name="execute_complete",
+            kwargs={
+                "folder": str(kept.folder),
+                "target": config.target.to_dict(),
+                "on_empty_source": config.guards.on_empty_source,
+                "exactly_once": identity is not None,
+            },
+            timeout=timeout,
+        )
+
+    def execute_complete(
+        self,
+        context: Context,
+        event: Mapping[str, Any],
+        *,
+        folder: str,
+        target: Mapping[str, Any],
+        on_empty_source: str,
+        exactly_once: bool,
+    ) -> dict[str, Any]:
+        """Take the result of the merge that :meth:`execute` has started.
+
+        :param event: what the trigger tells of the Spark application's end.
+        :param folder: the merge's staging folder, to be removed if it is on this machine.
+        :param target: the target of that merge.
+        :param on_empty_source: what a source without rows meant to it.
+        :param exactly_once: whether it had an identity.
+        """
+        from airflow_delta_merge.hooks.errors import timed_out
+        from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
+
+        KeptApplication(Path(folder)).end()
+        merged, end = MergeTarget.of(target), ApplicationEnd.from_dict(event)
+        if end.application is not None:
+            self._keep_address(end.application)
+        if end.timed_out:
+            raise timed_out(merged.to_sql(), exactly_once=exactly_once)
+        with self._skipping_empty_source(on_empty_source):
+            result = self.hook.result_of(end, merged.to_sql(), exactly_once=exactly_once)
+        return self._complete(context, merged, result)
+
+    def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
+        """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
+        self.log.info("%s", describe(result))
+        self.link_addresses[CommitLink().xcom_key] = commit_address(self.hook.settings.commit_url, result)
+        self._announce(context, target, result)
+        return result.to_dict()
+
+    @contextmanager
+    def _skipping_empty_source(self, on_empty_source: str) -> Iterator[None]:
+        from airflow_delta_merge.hooks.errors import EmptySourceException
+
+        try:
+            yield
         except EmptySourceException as error:
-            if config.guards.on_empty_source == "skip":
+            if on_empty_source == "skip":
                 raise AirflowSkipException(str(error)) from error
             raise
 
     def _link_application(self, context: Context, application: SparkApplication) -> None:
         """Link to the application's own UI now, and from the task's end on to the history server if it has it."""
-        key = SparkApplicationLink().xcom_key
-        self.link_addresses[key] = history_page(self.hook.settings.history_server_url, application)
-        if address := application.ui_url or self.link_addresses[key]:
-            context["ti"].xcom_push(key=key, value=address)
+        self._keep_address(application)
+        if address := address_while_running(self.hook.settings.history_server_url, application):
+            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=address)
 
-    def _announce(self, context: Context, config: MergeConfig | MergeStatement, result: MergeResult) -> None:
+    def _keep_address(self, application: SparkApplication) -> None:
+        address = history_page(self.hook.settings.history_server_url, application)
+        self.link_addresses[SparkApplicationLink().xcom_key] = address
+
+    def _announce(self, context: Context, target: MergeTarget, result: MergeResult) -> None:
         """Tell of what was merged, once the task succeeds: to lineage, and to whoever waits for the target's asset."""
         self._merged = result
         if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
             return
         try:
-            asset = delta_asset(config.target)
+            asset = delta_asset(target)
         except ValueError as error:
             self.log.info("No asset event: %s", error)
             return
@@ -418,29 +507,3 @@ class DeltaMergeOperator(BaseOperator):
         """End the Spark application."""
         if "hook" in self.__dict__:
             self.hook.on_kill()
-
-
-def describe(result: MergeResult) -> str:
-    """A result as a few lines for the task's log."""
-    attempts = (
-        f"; attempt {result.num_commit_attempts}, the others conflicted" if result.num_commit_attempts > 1 else ""
-    )
-    phases = ", ".join(f"{phase} {ms / 1000:.1f}" for phase, ms in result.durations_ms.items())
-    return "\n".join(
-        [
-            f"Merged into {result.table}: {_outcome(result)}{attempts}",
-            f"  rows     {result.num_inserted_rows} inserted, {result.num_updated_rows} updated, "
-            f"{result.num_deleted_rows} deleted",
-            f"  files    {result.num_touched_files} touched of {result.num_candidate_files} searched of "
-            f"{result.num_files_before_skipping}; {result.num_added_files} added",
-            f"  seconds  {phases or 'not measured'}",
-            f"  {result.executor}: {result.executor_reason}",
-        ]
-    )
-
-
-def _outcome(result: MergeResult) -> str:
-    if result.already_committed:
-        where = "by an earlier try" if result.version is None else f"by an earlier try, as version {result.version}"
-        return f"already committed {where}; nothing was done now, this is what that try recorded"
-    return "nothing to do, no commit" if result.version is None else f"committed version {result.version}"

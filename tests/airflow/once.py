@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from airflow_delta_merge.commit_record import CommitRecord
 from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
@@ -33,6 +35,16 @@ SECRETS = {
         }
     ),
 }
+# A connection with all that a task can link to.
+LINKED = {
+    "conn_type": "delta_merge",
+    "host": "local[*]",
+    "extra": {
+        "history_server_url": "http://history:18080",
+        "commit_url": "https://catalog.example/{table}/{version}",
+        "conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "{folder}"},
+    },
+}
 ENDED = ("success", "failed")
 
 
@@ -46,7 +58,14 @@ class Once(RealAirflow):
         self.tables = folder / "tables"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        environment = {"DELTA_MERGE_CONTROL": str(self.control), "TMPDIR": str(self.temporary), **SECRETS}
+        (folder / "events").mkdir()
+        linked = json.dumps(LINKED).replace("{folder}", str(folder / "events"))
+        environment = {
+            "DELTA_MERGE_CONTROL": str(self.control),
+            "TMPDIR": str(self.temporary),
+            "AIRFLOW_CONN_LINKED_SPARK": linked,
+            **SECRETS,
+        }
         super().__init__(folder / "airflow", DAGS, log, settings=settings, environment=environment)
 
     def call(self, path: str, body: Any = None, *, method: str | None = None) -> dict[str, Any]:
@@ -86,6 +105,35 @@ class Once(RealAirflow):
     def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
         self.call(f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    def mark(self, dag_id: str, run_id: str, state: str) -> None:
+        """Mark the merge of a run as a person does."""
+        self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge", {"new_state": state}, method="PATCH")
+
+    def xcom_keys(self, dag_id: str, run_id: str) -> set[str]:
+        entries = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/xcomEntries?limit=100"
+        return {entry["key"] for entry in self.call(entries)["xcom_entries"]}
+
+    def links(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        return dict(self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/links")["extra_links"])
+
+    def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
+        return list(self.call(f"/api/v2/assets/events?source_dag_id={dag_id}")["asset_events"])
+
+    def logged(self, dag_id: str, run_id: str) -> str:
+        """All logs of the tasks of a run."""
+        logs = sorted(self.folder.rglob(f"dag_id={dag_id}/run_id={run_id}/**/*.log*"))
+        return "\n".join(log.read_text(errors="replace") for log in logs)
+
+    def left(self) -> list[str]:
+        """Staging folders, and the command lines of processes that use them."""
+        left = [str(path) for path in self.temporary.glob("airflow_delta_merge_*")]
+        for process in psutil.process_iter(["cmdline", "status"]):
+            command = process.info["cmdline"] or []
+            staged = any(f"{self.temporary}/airflow_delta_merge_" in argument for argument in command)
+            if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
+                left.append(" ".join(command))
+        return left
 
     def task(self, dag_id: str, run_id: str, task_id: str = "merge", map_index: int = -1) -> dict[str, Any]:
         found = self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
@@ -136,6 +184,14 @@ def running(folder: Path, settings: Any = None) -> Iterator[Once]:
             yield airflow
         finally:
             airflow.stop()
+
+
+def with_canary(airflow: Once) -> list[Path]:
+    """The files of an Airflow in which a secret stands."""
+    looked_at = [path for path in airflow.folder.rglob("*") if path.is_file()]
+    assert {"airflow.db", "log", f"{1:020}.json"} <= {path.name for path in looked_at}
+    assert any("attempt=1" in path.name for path in looked_at)
+    return [path for path in looked_at if CANARY.encode() in path.read_bytes()]
 
 
 def applied(table: Path) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.once import applied
@@ -43,14 +48,27 @@ def table(tmp_path: Path) -> Path:
     return tables.create_table(tmp_path / "table", {"id": "long", "n": "long"})
 
 
-def merge(table: Path) -> MergeResult:
-    config = MergeConfig(
+def config(table: Path) -> MergeConfig:
+    return MergeConfig(
         target=str(table),
         source="SELECT id, 1L AS n FROM range(3)",
         on=["id"],
         clauses=[when_matched_update(set={"n": "target.n + source.n"}), when_not_matched_insert_all()],
     )
-    return DeltaMergeHook(conf=SPARK, spark_binary=str(SUBMIT)).merge(config, identity=WHO)
+
+
+def merge(table: Path) -> MergeResult:
+    return DeltaMergeHook(conf=SPARK, spark_binary=str(SUBMIT)).merge(config(table), identity=WHO)
+
+
+def start(table: Path, identity: MergeIdentity = WHO, **conf: str) -> KeptApplication:
+    return DeltaMergeHook(conf=SPARK | conf, spark_binary=str(SUBMIT)).start(config(table), identity=identity)
+
+
+def end_of(kept: KeptApplication) -> ApplicationEnd:
+    """Follow an application to its end, as a triggerer does."""
+    trigger = DeltaMergeTrigger(folder=str(kept.folder), host=socket.gethostname())
+    return ApplicationEnd.from_dict(asyncio.run(anext(trigger.run())).payload)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +97,39 @@ def test_the_task_dies(table: Path, folder: Path) -> None:
     wait_until(lambda: left(folder) == [], 10)
     result = merge(table)
     assert (result.version, applied(table)) == (1, 1)
+
+
+def test_the_next_try_finds_the_application_that_a_deferred_one_has_left(table: Path, folder: Path) -> None:
+    hold = folder / "r.-1" / "hold"
+    hold.touch()
+    first = start(table)
+    retry = replace(WHO, task_instance=replace(WHO.task_instance, try_number=2))
+    assert start(table, retry).folder == first.folder
+    hold.unlink()
+    end = end_of(first)
+    # Another try comes when all is done, and nobody has heard of it.
+    assert start(table, retry).folder == first.folder
+    assert end_of(first) == end
+    result = DeltaMergeHook().result_of(end, str(table), exactly_once=True)
+    assert (result.already_committed, result.version, applied(table)) == (False, 1, 1)
+    assert len((folder / "r.-1" / "submits").read_text().split()) == 1
+    first.end()
+    assert left(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("who", "conf"), [(replace(WHO, generation=8_000_000), {}), (WHO, {"spark.sql.shuffle.partitions": "3"})]
+)
+def test_an_application_of_another_execution_or_with_other_settings_is_ended(
+    table: Path, folder: Path, who: MergeIdentity, conf: dict[str, str]
+) -> None:
+    (folder / "r.-1" / "hold").touch()
+    first = start(table)
+    second = start(table, who, **conf)
+    assert not first.is_kept()
+    assert {str(second.folder)} == {path for path in left(folder) if path.startswith(str(folder))}
+    second.end()
+    assert left(folder) == []
 
 
 def left(folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ import signal
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job
+from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job, error_of_loss
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,12 @@ def test_any_other_end() -> None:
 def test_a_lost_result_is_found_by_the_next_try() -> None:
     said = str(error_of_exit(-9, "", "`t`", killed=False, exactly_once=True))
     assert "If it did commit, the next try finds that in the table's log" in said
+
+
+@pytest.mark.parametrize("another_try_helps", [True, False])
+def test_an_application_of_which_nothing_is_known(another_try_helps: bool) -> None:
+    error = error_of_loss("It is gone.", "`t`", another_try_helps=another_try_helps, exactly_once=False)
+    assert isinstance(error, AirflowFailException) is not another_try_helps
+    assert str(error) == (
+        "The merge into `t` was not completed: It is gone. Whether it committed stands in the table's history."
+    )

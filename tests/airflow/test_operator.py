@@ -23,7 +23,8 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import _secrets
-from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator, describe
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.operators.description import describe
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2
 from airflow_delta_merge.result import MergeResult

@@ -67,10 +67,39 @@ with DAG("once_secret", schedule=None, start_date=datetime(2026, 1, 1)):
         "format": "csv",
         "options": {"header": True, "inferSchema": True, "password": "{{ var.value.canary_option }}"},
     }
-    DeltaMergeOperator(
-        task_id="merge",
-        target="{{ dag_run.conf['table'] }}",
-        conn_id="canary_spark",
-        verbose=True,
-        **COUNT | {"source": source, "conf": COUNT["conf"] | conf},
-    )
+    SECRET = COUNT | {
+        "target": "{{ dag_run.conf['table'] }}",
+        "conn_id": "canary_spark",
+        "verbose": True,
+        "source": source,
+        "conf": COUNT["conf"] | conf,
+    }
+    DeltaMergeOperator(task_id="merge", **SECRET)
+
+with DAG("once_deferrable_secret", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(task_id="merge", deferrable=True, **SECRET)
+
+# The same task in a worker's slot and deferred, with all that can be linked to.
+LINKED = COUNT | {"conn_id": "linked_spark", "target": "{{ dag_run.conf['table'] }}", "retries": 0}
+for name, deferrable in (("blocking", False), ("deferrable", True)):
+    with DAG(f"once_{name}", schedule=None, start_date=datetime(2026, 1, 1)):
+        DeltaMergeOperator(task_id="merge", deferrable=deferrable, **LINKED)
+
+    with DAG(f"once_{name}_source", schedule=None, start_date=datetime(2026, 1, 1)):
+        DeltaMergeOperator(
+            task_id="merge",
+            deferrable=deferrable,
+            **LINKED | {"source": "{{ dag_run.conf['source'] }}", "on_empty_source": "skip", "retries": 1},
+        )
+
+with DAG("once_deferrable_timeout", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(task_id="merge", deferrable=True, execution_timeout=timedelta(seconds=15), **LINKED)
+
+with DAG("once_deferrable_function", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task.delta_merge(deferrable=True, **{name: value for name, value in LINKED.items() if name != "source"})
+    def merge() -> str:
+        """The source of the merge."""
+        return COUNT["source"]
+
+    merge()

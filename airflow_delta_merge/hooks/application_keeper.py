@@ -1,0 +1,149 @@
+"""A process that keeps the Spark application of a deferred task: starts it, tells how it ended, and ends it in time.
+
+The task's own process goes away while Spark runs, and the triggerer may be restarted. So this stands between them and
+spark-submit, and one folder is all that connects it with them:
+
+- ``keeper.lock`` is locked as long as this process lives, and holds its process id.
+- ``output`` is what spark-submit and the job print.
+- ``followed`` is rewritten by whoever follows the application. When nobody has for ``--silence-seconds``, the
+  application is ended: nobody would hear of it.
+- ``exit.json`` appears when spark-submit has ended, with its exit code.
+
+SIGTERM ends the application if it still runs. This process removes the folder at its own end, also some time after an
+application has ended of which nobody has taken note. The folder is private, so its files need not be.
+
+Started as a script without site-packages, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LOCK = "keeper.lock"
+OUTPUT = "output"
+FOLLOWED = "followed"
+EXIT = "exit.json"
+#: In a command's arguments this process id stands for this text.
+KEEPER_PID = "@keeper-pid@"
+#: How long an application runs that nobody follows: longer than another triggerer takes to take over (30 s and more).
+SILENCE_SECONDS = 300.0
+#: How long the result of an application is kept that nobody has followed to its end.
+KEPT_SECONDS = 3600.0
+
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
+_NOT_STARTED = 127  # as a shell says it
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Keep one application until it has ended and its folder was removed."""
+    parser = argparse.ArgumentParser(prog="application_keeper", description="Keep one Spark application.")
+    parser.add_argument("--folder", required=True, type=Path)
+    parser.add_argument("--silence-seconds", type=float, default=SILENCE_SECONDS)
+    parser.add_argument("--kept-seconds", type=float, default=KEPT_SECONDS)
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        print(os.getpid(), file=lock, flush=True)
+        silence = _Silence(folder / FOLLOWED)
+
+        def shall_end() -> bool:
+            return bool(asked) or silence.is_over(options.silence_seconds)
+
+        exit_code = _run(options.command, folder / OUTPUT, shall_end)
+        if exit_code is not None:
+            _write_exit(folder, exit_code)
+            while folder.exists() and not asked and not silence.is_over(options.kept_seconds):
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        remove_folder(folder)
+
+
+def _run(command: Sequence[str], output: Path, shall_end: Callable[[], bool]) -> int | None:
+    """Run a command to its end, and return its exit code; None when it was ended."""
+    own = [str(os.getpid()) if argument == KEEPER_PID else argument for argument in command]
+    with output.open("wb") as out:
+        try:
+            process = subprocess.Popen(
+                own, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            out.write(f"{error}\n".encode())
+            return _NOT_STARTED
+    while process.poll() is None:
+        if shall_end():
+            end_group(process)
+            return None
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    with suppress(ProcessLookupError, PermissionError):
+        # A JVM that was killed leaves its Python process behind for a while.
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode
+
+
+class _Silence:
+    """How long a file has not been rewritten, by a clock that nobody sets and that sleeps with the machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._modified: int | None = None
+        self._since = time.monotonic()
+
+    def is_over(self, seconds: float) -> bool:
+        modified = None
+        with suppress(OSError):
+            modified = self._path.stat().st_mtime_ns
+        if modified != self._modified:
+            self._modified, self._since = modified, time.monotonic()
+        return time.monotonic() - self._since > seconds
+
+
+def end_group(leader: subprocess.Popen[Any]) -> None:
+    """Ask every process of a group to end, and make them after a few seconds.
+
+    Runs inside Airflow's signal handler too, while the interrupted code may hold the Popen's lock: so it polls only.
+    """
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+        os.killpg(leader.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(0.05)
+        os.killpg(leader.pid, signal.SIGKILL)
+
+
+def _write_exit(folder: Path, exit_code: int) -> None:
+    temporary = folder / f".{EXIT}"
+    with suppress(OSError):  # a folder that was removed, or a full disk: the lock's end tells as much
+        temporary.write_text(json.dumps({"exit_code": exit_code}))
+        temporary.replace(folder / EXIT)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that a killed process may still write into for a moment."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

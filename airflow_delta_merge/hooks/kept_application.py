@@ -1,0 +1,277 @@
+"""The Spark application of a deferred task, as Airflow's side sees it: started, found again, followed and ended."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import mask_secret, redact
+
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.hooks import application_keeper
+from airflow_delta_merge.hooks.application_keeper import EXIT, FOLLOWED, LOCK, OUTPUT, SILENCE_SECONDS, remove_folder
+from airflow_delta_merge.hooks.secrets import masked_parts
+from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.staging import FOLDER_PREFIX, Staging
+from airflow_delta_merge.identity import MergeIdentity
+
+_SECRETS = "secrets.json"
+_STARTED_AS = "started_as"
+_SECONDS_TO_START = 30.0
+_SECONDS_TO_END = 8.0
+_MOST_BYTES_AT_ONCE = 1 << 20
+
+
+class KeeperError(DeltaMergeError):
+    """The process that is to keep a Spark application could not be started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationEnd:
+    """How a merge's Spark application ended; JSON types by :meth:`to_dict`, for a trigger's event.
+
+    :param outcome: what stands in the job's result file; None when there is none.
+    :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
+    :param last_line: what it said last, masked.
+    :param application: the application, if it told of itself.
+    :param error: why nothing is known of it, as a sentence.
+    :param another_try_helps: when there is such an error: whether another try may have more luck.
+    :param timed_out: whether it was ended as the task's ``execution_timeout`` had passed.
+    """
+
+    outcome: dict[str, Any] | None = None
+    exit_code: int | None = None
+    last_line: str = ""
+    application: SparkApplication | None = None
+    error: str | None = None
+    another_try_helps: bool = True
+    timed_out: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ApplicationEnd:
+        application = data.get("application")
+        return cls(**{**data, "application": SparkApplication(**application) if application else None})
+
+
+@dataclass
+class KeptApplication:
+    """A Spark application under the care of :mod:`~airflow_delta_merge.hooks.application_keeper`.
+
+    :param folder: the merge's staging folder.
+    """
+
+    folder: Path
+    application: SparkApplication | None = None
+    last_line: str = ""
+    _offset: int | None = field(default=None, repr=False)
+
+    @classmethod
+    def start(
+        cls, staging: Staging, command: Sequence[str], environment: Mapping[str, str], secrets_in: Sequence[Any]
+    ) -> KeptApplication:
+        """Start spark-submit under a keeper that outlives this process.
+
+        :param staging: the merge's files, whose folder the keeper removes at the end.
+        :param command: spark-submit and its arguments.
+        :param secrets_in: whatever Spark gets to know; what Airflow masks of it here, it also masks in the triggerer.
+        :raises KeeperError: when the keeper does not start.
+        """
+        kept = cls(staging.folder)
+        staging.write(_STARTED_AS, _fingerprint(staging, command))
+        staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
+        # Isolated, as the modules beside that script are not meant to be found by the names of Python's own.
+        keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder), "--"]
+        process = subprocess.Popen(
+            [*keeper, *command],
+            env=dict(environment),
+            cwd=os.getcwd(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while not kept.is_kept():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise KeeperError(
+                    f"The process that is to keep the merge's Spark application did not start ({keeper[0]}, exit code "
+                    f"{process.poll()}): is the disk full, or is there no memory for another process?"
+                )
+            time.sleep(0.05)
+        return kept
+
+    @classmethod
+    def find(cls, identity: MergeIdentity) -> Iterator[tuple[KeptApplication, MergeIdentity]]:
+        """The applications on this machine, and of this user, that merge under this application id."""
+        for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")):
+            with suppress(OSError, DeltaMergeError):  # gone meanwhile, or somebody else's
+                if folder.stat().st_uid != os.getuid() or not (folder / LOCK).exists():
+                    continue
+                theirs = MergeIdentity.from_json(Staging(folder).identity.read_text(encoding="utf-8"))
+                if theirs.application_id == identity.application_id:
+                    yield cls(folder), theirs
+
+    def is_started_as(self, staging: Staging, command: Sequence[str]) -> bool:
+        """Whether this was started to do just what ``command`` would do with the files of ``staging``."""
+        with suppress(OSError):
+            return (self.folder / _STARTED_AS).read_text(encoding="utf-8") == _fingerprint(staging, command)
+        return False
+
+    def is_kept(self) -> bool:
+        """Whether the keeper lives: it holds a lock, which goes with its process whatever ends that."""
+        try:
+            with (self.folder / LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def can_still_succeed(self) -> bool:
+        """Whether it runs, or has ended with a result."""
+        if not (self.folder / EXIT).exists():
+            return self.is_kept()
+        with suppress(MergeResultError):
+            outcome = Staging(self.folder).read_outcome()
+            return outcome is not None and "error" not in outcome
+        return False
+
+    def mask_secrets(self) -> None:
+        """Let Airflow mask, in this process too, what it masked where the application was started."""
+        with suppress(OSError, ValueError):
+            for secret in json.loads((self.folder / _SECRETS).read_text(encoding="utf-8")):
+                mask_secret(secret)
+
+    def follow(self) -> list[str]:
+        """Tell the keeper that somebody follows, and read what was printed since the last time, masked."""
+        if self._offset is None:
+            self._recall()
+        lines = self._new_lines()
+        for line in lines:
+            self.last_line = line.strip() or self.last_line
+            self.application = SparkApplication.told_by(line) or self.application
+        self._remember()
+        return lines
+
+    def end_of(self, host: str) -> ApplicationEnd | None:
+        """How it has ended; None as long as it runs.
+
+        :param host: the machine on which it was started.
+        """
+        exit_code = None
+        try:
+            exit_code = json.loads((self.folder / EXIT).read_text(encoding="utf-8"))["exit_code"]
+        except OSError:
+            if self.is_kept():
+                return None
+        told: dict[str, Any] = {"last_line": self.last_line, "application": self.application}
+        try:
+            outcome = Staging(self.folder).read_outcome()
+        except (MergeResultError, PermissionError) as error:
+            if isinstance(error, PermissionError):
+                return self._lost(host)
+            return ApplicationEnd(error=str(error), exit_code=exit_code, **told)
+        if outcome is None and exit_code is None:
+            return self._lost(host)
+        if outcome is not None and "error" in outcome:
+            # It goes into Airflow's database with the event.
+            outcome["error"]["message"] = str(redact(outcome["error"].get("message")))
+        return ApplicationEnd(outcome=outcome, exit_code=exit_code, **told)
+
+    def _lost(self, host: str) -> ApplicationEnd:
+        here = socket.gethostname()
+        if here != host:
+            return ApplicationEnd(
+                error=f"Spark was started on {host}, but the triggerer runs on {here} and cannot follow it from there. "
+                f"Have a triggerer run on {host}, or set deferrable=False. That Spark application ends by itself, "
+                f"at the latest {SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                another_try_helps=False,
+            )
+        if self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK):
+            return ApplicationEnd(
+                error=f"The triggerer runs as another user than the task, and may not read {self.folder}. Run both as "
+                f"one user, or set deferrable=False. The Spark application ends by itself, at the latest "
+                f"{SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                another_try_helps=False,
+            )
+        return ApplicationEnd(
+            error=f"Its Spark application on {host} is gone without a word: the process that kept it was killed, the "
+            f"machine was restarted, or no triggerer followed it for {SILENCE_SECONDS / 60:.0f} minutes. Is a "
+            "triggerer running all the time?",
+            application=self.application,
+        )
+
+    def end(self) -> None:
+        """End the application, if it still runs, and remove its folder."""
+        with suppress(OSError, ValueError):
+            if self.is_kept():
+                # As long as it holds the lock, no other process can have its id.
+                os.kill(keeper := int((self.folder / LOCK).read_text()), signal.SIGTERM)
+                deadline = time.monotonic() + _SECONDS_TO_END
+                while self.is_kept():
+                    if time.monotonic() > deadline:
+                        # The job notices within a second, and ends Spark.
+                        os.kill(keeper, signal.SIGKILL)
+                        break
+                    time.sleep(0.05)
+        if self.folder.exists():
+            remove_folder(self.folder)
+
+    def _new_lines(self) -> list[str]:
+        offset = self._offset or 0
+        try:
+            with (self.folder / OUTPUT).open("rb") as output:
+                output.seek(offset)
+                text = output.read(_MOST_BYTES_AT_ONCE)
+        except FileNotFoundError:
+            return []
+        if len(text) < _MOST_BYTES_AT_ONCE and not (self.folder / EXIT).exists():
+            text = text[: text.rfind(b"\n") + 1]  # the rest of the last line is yet to come
+        self._offset = offset + len(text)
+        return [str(redact(line)) for line in text.decode(errors="replace").splitlines()]
+
+    def _recall(self) -> None:
+        """What another triggerer has read before."""
+        self._offset = 0
+        with suppress(OSError, ValueError):
+            followed = json.loads((self.folder / FOLLOWED).read_text(encoding="utf-8"))
+            self._offset, self.last_line = followed["offset"], followed["last_line"]
+            self.application = SparkApplication(**followed["application"]) if followed["application"] else None
+
+    def _remember(self) -> None:
+        told = {
+            "offset": self._offset,
+            "last_line": self.last_line,
+            "application": asdict(self.application) if self.application else None,
+        }
+        temporary = self.folder / f".{FOLLOWED}"
+        try:
+            temporary.write_text(json.dumps(told), encoding="utf-8")
+            temporary.replace(self.folder / FOLLOWED)
+        except OSError:  # a full disk is no reason to let the application die
+            with suppress(OSError):
+                os.utime(self.folder / FOLLOWED)
+
+
+def _fingerprint(staging: Staging, command: Sequence[str]) -> str:
+    """What a merge is started with, wherever its files lie, as a hash."""
+    parts = [*command, *(path.read_text(encoding="utf-8") for path in staging.inputs() if path.exists())]
+    text = "\0".join(parts).replace(str(staging.folder), "")
+    return hashlib.sha256(text.encode()).hexdigest()

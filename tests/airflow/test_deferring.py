@@ -1,0 +1,103 @@
+"""The operator on both sides of a deferral, with a hook that starts nothing; with Spark it is in test_deferrable.py."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    TaskDeferred,
+)
+
+from airflow_delta_merge.config import when_matched_update_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
+from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.links.delta_merge import SparkApplicationLink
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.result import MergeResult
+
+RESULT = MergeResult(
+    table="/lake/t", version_read=1, version=2, executor="E", executor_reason="why", num_updated_rows=3
+)
+APPLICATION = SparkApplication("app-1", "http://driver:4040", event_log=True)
+FINISHED = ApplicationEnd(outcome={"result": RESULT.to_dict()}, exit_code=0, application=APPLICATION)
+
+
+def operator(**arguments: Any) -> DeltaMergeOperator:
+    merge = {"target": "/lake/t", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_update_all()]}
+    return DeltaMergeOperator(
+        task_id="merge", deferrable=True, exactly_once=False, asset_events="never", **merge | arguments
+    )
+
+
+def deferred(folder: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> TaskDeferred:
+    """How the task leaves its worker."""
+    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: KeptApplication(folder))
+    with pytest.raises(TaskDeferred) as caught:
+        operator(**arguments).execute({"ti": SimpleNamespace(start_date=datetime.now(UTC))})  # type: ignore[typeddict-item]
+    return caught.value
+
+
+def resumed(leave: TaskDeferred, end: ApplicationEnd, **arguments: Any) -> tuple[dict[str, Any], DeltaMergeOperator]:
+    """What another process makes of it."""
+    merge = operator(**arguments)
+    return merge.resume_execution(str(leave.method_name), {**(leave.kwargs or {}), "event": end.to_dict()}, {}), merge
+
+
+def test_it_comes_back_with_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = '{"conn_type": "spark", "host": "local[1]", "extra": {"history_server_url": "http://history"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_LINKED", connection)
+    folder = tmp_path / "staging"
+    folder.mkdir()
+    leave = deferred(folder, monkeypatch, conn_id="linked")
+    assert leave.timeout is None
+    returned, merge = resumed(leave, FINISHED, conn_id="linked")
+    assert returned == RESULT.to_dict()
+    assert SparkApplicationLink().get_link(merge, ti_key=None) == "http://history/history/app-1"  # type: ignore[arg-type]
+    assert not folder.exists()
+
+
+def test_the_trigger_knows_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = deferred(tmp_path, monkeypatch, execution_timeout=timedelta(seconds=100))
+    _, arguments = leave.trigger.serialize()
+    assert 90 < arguments["deadline"] - time.time() <= 100
+    # Airflow itself comes after, for want of a triggerer.
+    assert timedelta(seconds=150) < leave.timeout <= timedelta(seconds=160)
+    with pytest.raises(AirflowTaskTimeout, match="within the task's execution_timeout"):
+        resumed(leave, ApplicationEnd(timed_out=True))
+
+
+EMPTY = {"error": {"type": "EmptySourceError", "message": "The source has no rows."}}
+COLUMN = {"error": {"type": "MergeExecutionError", "condition": "UNRESOLVED_COLUMN", "sql_state": "42703"}}
+
+
+@pytest.mark.parametrize(
+    ("end", "on_empty_source", "error", "sentence"),
+    [
+        (replace(FINISHED, outcome=EMPTY), "skip", AirflowSkipException, "has no rows"),
+        (replace(FINISHED, outcome=EMPTY), "fail", AirflowFailException, "has no rows"),
+        (replace(FINISHED, outcome=COLUMN), "merge", AirflowFailException, r"delta.`/lake/t` failed"),
+        (replace(FINISHED, outcome=None, exit_code=-9), "merge", DeltaMergeException, "killed from outside by SIGKILL"),
+        (replace(FINISHED, outcome=None, exit_code=1, last_line="Oh."), "merge", DeltaMergeException, "last said: Oh"),
+        (ApplicationEnd(error="It is gone."), "merge", DeltaMergeException, "not completed: It is gone"),
+        (ApplicationEnd(error="There.", another_try_helps=False), "merge", AirflowFailException, "There"),
+    ],
+)
+def test_it_comes_back_with_an_error(
+    end: ApplicationEnd, on_empty_source: str, error: type[Exception], sentence: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    leave = deferred(tmp_path / "none", monkeypatch, on_empty_source=on_empty_source)
+    with pytest.raises(error, match=sentence) as caught:
+        resumed(leave, end)
+    assert isinstance(caught.value, AirflowFailException) is (error is AirflowFailException)

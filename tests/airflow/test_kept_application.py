@@ -1,0 +1,233 @@
+"""Applications that are kept while their tasks are deferred: real processes, in place of Spark a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.hooks import application_keeper
+from airflow_delta_merge.hooks.kept_application import KeptApplication
+from airflow_delta_merge.hooks.staging import Staging, stage
+from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
+from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
+
+CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
+WHO = MergeIdentity(application_id="me", generation=7)
+HERE = socket.gethostname()
+RESULT = {"result": {"version": 1}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where merges are staged; at the end nothing that runs may have to do with it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # No scheduler here that could be overtaken.
+    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BEFORE_EVENT", 0.0)
+    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BETWEEN_LOOKS", 0.1)
+    yield tmp_path
+    for process in processes(tmp_path):
+        process.kill()
+
+
+def processes(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        command = process.info["cmdline"] or []
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in argument for argument in command):
+            found.append(process)
+    return found
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def start(script: str, identity: MergeIdentity = WHO, secrets: Any = ()) -> KeptApplication:
+    """Keep a shell, which finds the merge's folder in $0."""
+    staging = stage(CONFIG, identity)
+    return KeptApplication.start(staging, ["sh", "-c", script, str(staging.folder)], os.environ, secrets)
+
+
+def followed(kept: KeptApplication) -> Any:
+    """What its trigger's event tells."""
+    return asyncio.run(anext(trigger(kept).run())).payload
+
+
+def trigger(kept: KeptApplication, **arguments: Any) -> DeltaMergeTrigger:
+    return DeltaMergeTrigger(**DeltaMergeTrigger(folder=str(kept.folder), host=HERE, **arguments).serialize()[1])
+
+
+def tell(outcome: Any) -> str:
+    return f"echo '{json.dumps(outcome)}' > $0/result.json; "
+
+
+def test_its_end_is_told(folder: Path) -> None:
+    kept = start(f"echo hello; {tell(RESULT)}")
+    event = followed(kept)
+    assert (event["outcome"], event["exit_code"], event["last_line"], event["error"]) == (RESULT, 0, "hello", None)
+    # The event may get lost, so all is there for another triggerer until somebody has taken note.
+    assert followed(kept) == event
+    kept.end()
+    assert list(folder.iterdir()) == []
+    assert processes(folder) == []
+
+
+def test_an_end_without_a_result_is_told() -> None:
+    assert followed(start("kill -9 $$"))["exit_code"] == -signal.SIGKILL
+    event = followed(start("printf 'first\\n\\nlast'; exit 3"))
+    assert (event["exit_code"], event["outcome"], event["last_line"]) == (3, None, "last")
+    assert "not JSON" in followed(start("echo '{' > $0/result.json"))["error"]
+
+
+def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -> None:
+    kept = start(
+        "echo 'Merge: Spark application app-1, UI at http://driver:4040'; "
+        "while [ ! -e $0/go ]; do sleep .1; done; echo two"
+    )
+    lines: list[str] = []
+    wait_until(lambda: lines.extend(kept.follow()) or lines)
+    (kept.folder / "go").touch()
+    other = KeptApplication(kept.folder)  # another triggerer goes on
+    wait_until(lambda: lines.extend(other.follow()) or len(lines) > 1)
+    assert [line.split()[0] for line in lines] == ["Merge:", "two"]
+    wait_until(lambda: other.end_of(HERE))
+    end = other.end_of(HERE)
+    assert end is not None
+    assert end.application is not None
+    assert (end.application.id, end.last_line) == ("app-1", "two")
+
+
+def test_secrets_are_masked_where_it_is_followed(folder: Path) -> None:
+    """In a process that has not been told of them otherwise."""
+    secret, part = "s3cret-of-conf", "s3cret-in-a-text"
+    first = f"""
+from tests.airflow.test_kept_application import *
+from airflow.providers.common.compat.sdk import mask_secret
+tempfile.tempdir = {str(folder)!r}
+mask_secret({secret!r})
+mask_secret({part!r})
+print(start("echo {secret} {part}", secrets=[{{"a.secret": {secret!r}, "b": "x {part} y"}}]).folder)
+"""
+    root = Path(__file__).parents[2]
+    run = {"cwd": root, "capture_output": True, "text": True, "check": True}
+    where = subprocess.run([sys.executable, "-c", first], **run).stdout.splitlines()[-1]  # type: ignore[call-overload]
+    second = f"""
+from tests.airflow.test_kept_application import *
+kept = KeptApplication(Path({where!r}))
+kept.mask_secrets()
+wait_until(lambda: kept.end_of(HERE))
+print(kept.follow())
+"""
+    seen = subprocess.run([sys.executable, "-c", second], **run).stdout  # type: ignore[call-overload]
+    assert seen.splitlines()[-1] == "['*** ***']"
+
+
+def test_ending_it_ends_all_its_processes(folder: Path) -> None:
+    kept = start("trap '' TERM; sleep 1000 & sleep 1000; echo never")
+    assert len(processes(folder)) == 2  # the keeper and the shell
+    assert kept.is_kept()
+    begun = time.monotonic()
+    kept.end()
+    assert (list(folder.iterdir()), processes(folder), kept.is_kept()) == ([], [], False)
+    assert time.monotonic() - begun < 10
+
+
+def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
+    kept = start("exec sleep 1")
+    os.kill(int((kept.folder / "keeper.lock").read_text()), signal.SIGKILL)
+    assert "is gone without a word" in followed(kept)["error"]
+    kept.end()
+    assert list(folder.iterdir()) == []
+
+
+def test_one_on_another_machine_cannot_be_followed(folder: Path) -> None:
+    end = KeptApplication(folder / "airflow_delta_merge_there").end_of("worker-7")
+    assert end is not None
+    assert not end.another_try_helps
+    assert f"Spark was started on worker-7, but the triggerer runs on {HERE} and cannot follow it" in str(end.error)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
+    staging = stage(CONFIG)
+    keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder)]
+    keeper += ["--silence-seconds", "2", "--", "sh", "-c", "sleep 6; echo done", str(staging.folder)]
+    kept = KeptApplication(staging.folder)
+    with subprocess.Popen(keeper) as process:
+        wait_until(kept.is_kept)
+        told: list[str] = []
+        wait_until(lambda: (told.extend(kept.follow()) if follows else None) or told or process.poll() is not None)
+        assert told == (["done"] if follows else [])
+        assert staging.folder.exists() is follows
+        kept.end()
+
+
+def test_an_earlier_try_is_found(folder: Path) -> None:
+    def command(staging: Staging, what: str = "x") -> list[str]:
+        return ["sh", "-c", f": {what}; sleep 1000", str(staging.folder)]
+
+    staging = stage(CONFIG, WHO)
+    kept = KeptApplication.start(staging, command(staging), os.environ, ())
+    start("sleep 1000", MergeIdentity(application_id="somebody else", generation=7))
+    (found, theirs), *others = KeptApplication.find(WHO)
+    assert (found.folder, theirs, others) == (kept.folder, WHO, [])
+    retry = stage(CONFIG, WHO)
+    assert found.is_started_as(retry, command(retry))
+    assert not found.is_started_as(retry, command(retry, "y"))
+    assert found.can_still_succeed()
+    other = stage(MergeConfig(target="u", source="s", on=["id"], clauses=[when_matched_delete()]), WHO)
+    assert not found.is_started_as(other, command(other))
+
+
+@pytest.mark.parametrize(
+    ("script", "can"), [(tell(RESULT), True), (tell({"error": {"message": "It failed."}}), False), ("exit 1", False)]
+)
+def test_an_earlier_try_that_failed_is_no_use(script: str, can: bool) -> None:
+    kept = start(script)
+    wait_until((kept.folder / "exit.json").exists)
+    assert kept.can_still_succeed() is can
+
+
+class Ti:
+    """What a trigger knows of its task."""
+
+    dag_id, task_id, run_id, map_index = "d", "t", "r", -1
+
+
+@pytest.mark.parametrize(("state", "ends"), [("deferred", False), ("failed", True), (None, True)])
+def test_only_a_user_ends_it_not_a_change_of_triggerers(
+    state: str | None, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {"r": {"t": state}} if state else {}
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(lambda **_: states))
+    kept = start("sleep 1000")
+    follower = trigger(kept)
+    follower._task_instance = Ti()  # type: ignore[assignment]
+    asyncio.run(follower.on_kill())
+    assert kept.is_kept() is not ends
+
+
+def test_its_time_is_over() -> None:
+    kept = start("sleep 1000")
+    event = asyncio.run(anext(trigger(kept, deadline=time.time() - 1).run())).payload
+    assert event["timed_out"]
+    assert not kept.folder.exists()

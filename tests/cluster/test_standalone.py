@@ -1,0 +1,161 @@
+"""Merges on a standalone cluster of two workers, in client mode: the driver here, the executors there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.result import MergeResult
+from tests.airflow import tables
+from tests.cluster.standalone import Standalone, standalone, wait_until
+
+SEAM = Path(__file__).parent / "seam" / "spark-submit"
+ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CONF = {
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.executor.memory": "600m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": 4,
+    "spark.sql.leafNodeDefaultParallelism": 4,
+    "spark.databricks.delta.snapshotPartitions": 2,
+    # Both executors take part from the first task on.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def connection(cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection to the cluster, and a folder for temporary files of this test's own."""
+    host, port = cluster.master.rsplit(":", 1)
+    monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps({"conn_type": "spark", "host": host, "port": int(port)}))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tables.create_table(tmp_path / "table")
+
+
+def config(table: Path, source: str) -> MergeConfig:
+    return MergeConfig(
+        target=str(table),
+        source=source,
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+    )
+
+
+def hook(**arguments: str) -> DeltaMergeHook:
+    return DeltaMergeHook(conn_id="standalone", conf=CONF, total_executor_cores=2, executor_cores=1, **arguments)
+
+
+def rows(first: int, last: int, name: str) -> str:
+    return f"SELECT id, '{name}' AS name FROM range({first}, {last})"
+
+
+def test_a_merge_over_two_executors(cluster: Standalone, table: Path) -> None:
+    before = cluster.ran_executors()
+    inserted = hook().merge(config(table, rows(0, 1000, "old")))
+    assert {worker for worker, _ in cluster.ran_executors() - before} == {"worker0", "worker1"}
+    assert (inserted.num_inserted_rows, inserted.version, tables.count_rows(table)) == (1000, 1, 1000)
+    wait_until(lambda: cluster.executors() == [], 10)
+
+
+@pytest.mark.slow
+def test_an_executor_dies_in_the_middle_of_a_merge(
+    cluster: Standalone, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook().merge(config(table, rows(0, 1000, "old")))
+    caplog.set_level(logging.INFO)
+    hold = tmp_path / "hold"
+    hold.touch()
+    monkeypatch.setenv("DELTA_MERGE_HOLD", str(hold))
+    results: list[MergeResult] = []
+    merging = hook(spark_binary=str(SEAM))
+    who = MergeIdentity(application_id="me", generation=1)
+    thread = threading.Thread(
+        target=lambda: results.append(merging.merge(config(table, rows(500, 1500, "new")), identity=who))
+    )
+    thread.start()
+    try:
+        wait_until((tmp_path / "held").exists, 120)
+        victim, *others = cluster.executors()
+        assert len(others) == 1
+        victim.kill()
+        wait_until(lambda: victim.pid not in [executor.pid for executor in cluster.executors()], 10)
+    finally:
+        hold.unlink()
+        thread.join(300)
+    (result,) = results
+    assert "Attempt 1 lost parts of the merge's source, trying again." in caplog.text
+    assert (result.num_updated_rows, result.num_inserted_rows) == (500, 500)
+    assert (result.version, tables.versions(table), tables.count_rows(table)) == (2, [0, 1, 2], 1500)
+    assert result.source_storage_level == "DISK_ONLY_2"
+
+
+@pytest.mark.slow
+def test_spark_takes_no_python_application_in_cluster_mode(
+    cluster: Standalone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So neither do we, and earlier. When this fails, Spark has learnt it."""
+    submit = [str(Path(sys.executable).parent / "spark-submit"), "--deploy-mode", "cluster", "--master", cluster.master]
+    done = subprocess.run([*submit, __file__], capture_output=True, text=True, check=False)
+    said = "Cluster deploy mode is currently not supported for python applications on standalone clusters."
+    assert done.returncode == 1
+    assert said in done.stdout + done.stderr
+    extra = {"deploy-mode": "cluster"}
+    connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": cluster.port, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(connection))
+    with pytest.raises(DeltaMergeException, match="Spark takes no Python application on a standalone cluster"):
+        hook().merge(config(Path("/lake/t"), "SELECT 1 AS id"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deferred", [False, True])
+def test_an_application_that_is_ended_leaves_no_executor(cluster: Standalone, table: Path, deferred: bool) -> None:
+    merging = hook()
+    if deferred:
+        kept = merging.start(config(table, ENDLESS))
+        end = kept.end
+    else:
+        end = merging.on_kill
+        thread = threading.Thread(target=lambda: fails(merging, config(table, ENDLESS)))
+        thread.start()
+    wait_until(lambda: len(cluster.executors()) == 2, 120)
+    begun = time.monotonic()
+    end()
+    wait_until(lambda: cluster.executors() == [], 10 - (time.monotonic() - begun))
+    wait_until(lambda: list(Path(tempfile.gettempdir()).iterdir()) == [], 10)
+    assert tables.versions(table) == [0]
+
+
+def fails(merging: DeltaMergeHook, what: MergeConfig) -> None:
+    with suppress(DeltaMergeException):
+        merging.merge(what)
