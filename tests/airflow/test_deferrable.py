@@ -102,6 +102,7 @@ def test_marked_failed_while_deferred(airflow: Once) -> None:
     assert applied(table) == 0
 
 
+@pytest.mark.slow
 def test_a_deferred_merge_fails_with_the_sentence_of_a_blocking_one(airflow: Once) -> None:
     for dag_id in ("once_blocking_source", "once_deferrable_source"):
         table = airflow.table(f"fails_{dag_id}")
