@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -90,10 +90,9 @@ def test_a_merge_over_two_executors(cluster: Standalone, table: Path) -> None:
 
 @pytest.mark.slow
 def test_an_executor_dies_in_the_middle_of_a_merge(
-    cluster: Standalone, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Standalone, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook().merge(config(table, rows(0, 1000, "old")))
-    caplog.set_level(logging.INFO)
     hold = tmp_path / "hold"
     hold.touch()
     monkeypatch.setenv("DELTA_MERGE_HOLD", str(hold))
@@ -114,10 +113,9 @@ def test_an_executor_dies_in_the_middle_of_a_merge(
         hold.unlink()
         thread.join(300)
     (result,) = results
-    assert "Attempt 1 lost parts of the merge's source, trying again." in caplog.text
     assert (result.num_updated_rows, result.num_inserted_rows) == (500, 500)
     assert (result.version, tables.versions(table), tables.count_rows(table)) == (2, [0, 1, 2], 1500)
-    assert result.source_storage_level == "DISK_ONLY_2"
+    assert result.source_storage_level == "DISK_ONLY_2", "this is Delta's for the second attempt"
 
 
 @pytest.mark.slow
@@ -126,7 +124,8 @@ def test_spark_takes_no_python_application_in_cluster_mode(
 ) -> None:
     """So neither do we, and earlier. When this fails, Spark has learnt it."""
     submit = [str(Path(sys.executable).parent / "spark-submit"), "--deploy-mode", "cluster", "--master", cluster.master]
-    done = subprocess.run([*submit, __file__], capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run([*submit, __file__], capture_output=True, text=True, check=False, env=environment)
     said = "Cluster deploy mode is currently not supported for python applications on standalone clusters."
     assert done.returncode == 1
     assert said in done.stdout + done.stderr
