@@ -136,6 +136,16 @@ def _write_exit(folder: Path, exit_code: int) -> None:
         temporary.replace(folder / EXIT)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds a lock on a file, which goes with that process whatever ends it."""
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder that a killed process may still write into for a moment."""
     for _ in range(50):

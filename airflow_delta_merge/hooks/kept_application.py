@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,7 +21,15 @@ from airflow.providers.common.compat.sdk import mask_secret, redact
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks import application_keeper
-from airflow_delta_merge.hooks.application_keeper import EXIT, FOLLOWED, LOCK, OUTPUT, SILENCE_SECONDS, remove_folder
+from airflow_delta_merge.hooks.application_keeper import (
+    EXIT,
+    FOLLOWED,
+    LOCK,
+    OUTPUT,
+    SILENCE_SECONDS,
+    is_locked,
+    remove_folder,
+)
 from airflow_delta_merge.hooks.secrets import masked_parts
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 from airflow_delta_merge.hooks.staging import FOLDER_PREFIX, Staging
@@ -134,14 +141,9 @@ class KeptApplication:
         return False
 
     def is_kept(self) -> bool:
-        """Whether the keeper lives: it holds a lock, which goes with its process whatever ends that."""
-        try:
-            with (self.folder / LOCK).open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        """Whether the keeper lives."""
+        with suppress(OSError):
+            return is_locked(self.folder / LOCK)
         return False
 
     def can_still_succeed(self) -> bool:

@@ -6,13 +6,15 @@ or in an environment variable, where every user of the machine could read it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +22,18 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.hooks.application_keeper import LOCK as KEEPER_LOCK
+from airflow_delta_merge.hooks.application_keeper import is_locked
 
 if TYPE_CHECKING:
     from airflow_delta_merge.identity import MergeIdentity
 
 #: How the names of the folders begin.
 FOLDER_PREFIX = "airflow_delta_merge_"
+#: Locked as long as the process lives that made the folder and waits for Spark.
+_OWNER_LOCK = "owner.lock"
+#: A folder that no process has locked yet is in the making, or whoever made it died doing so.
+_SECONDS_TO_MAKE = 600.0
 
 PACKAGE = Path(__file__).resolve().parent.parent
 TRAVELLING_MODULES = (
@@ -119,12 +127,42 @@ class Staging:
 
 @contextmanager
 def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Iterator[Staging]:
-    """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end."""
+    """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end.
+
+    Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
+    the next merge on this machine does.
+    """
+    remove_abandoned()
     staging = stage(config, identity)
     try:
-        yield staging
+        with _owned(staging.folder):
+            yield staging
     finally:
         shutil.rmtree(staging.folder, ignore_errors=True)
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    temporary = folder / f".{_OWNER_LOCK}"
+    with temporary.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        temporary.rename(folder / _OWNER_LOCK)  # so it is locked from its first moment on
+        yield
+
+
+def remove_abandoned() -> None:
+    """Remove this user's folders of merges that nobody waits for any more; they hold Spark's properties."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        with suppress(OSError):  # somebody else's, or gone meanwhile
+            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    if (folder / _OWNER_LOCK).exists():
+        return not is_locked(folder / _OWNER_LOCK)
+    kept = (folder / KEEPER_LOCK).exists() and is_locked(folder / KEEPER_LOCK)
+    return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
 def stage(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Staging:

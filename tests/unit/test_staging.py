@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, from_json, when_matched_delete
-from airflow_delta_merge.hooks.staging import PACKAGE, staged, write_py_files
+from airflow_delta_merge.hooks.staging import PACKAGE, remove_abandoned, stage, staged, write_py_files
 from airflow_delta_merge.identity import MergeIdentity
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
@@ -48,6 +51,28 @@ def test_identity_is_staged_if_there_is_one() -> None:
         assert staging.identity.stat().st_mode & 0o777 == 0o600
     with staged(CONFIG) as staging:
         assert not staging.identity.exists()
+
+
+def test_a_folder_whose_owner_was_killed_is_removed_by_the_next_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import os, signal; from tests.unit.test_staging import CONFIG, staged\n"
+        "with staged(CONFIG): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=PACKAGE.parent, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
+    )
+    (left,) = tmp_path.iterdir()
+    in_the_making = stage(CONFIG).folder
+    with staged(CONFIG) as first, staged(CONFIG) as second:
+        assert not left.exists()
+        assert set(tmp_path.iterdir()) == {first.folder, second.folder, in_the_making}
+    long_ago = time.time() - 3600
+    os.utime(in_the_making, (long_ago, long_ago))
+    remove_abandoned()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_are_private_and_go_away() -> None:
