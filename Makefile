@@ -37,7 +37,7 @@ $(INSTALLED): pyproject.toml uv.lock
 
 # The tests start Spark some forty times: with an archive of its classes each start is some seconds shorter.
 $(CLASSES): $(INSTALLED)
-	@$(BIN)/python -m airflow_delta_merge.class_archive > /dev/null
+	@$(BIN)/python -m airflow_delta_merge.class_archive > /dev/null || echo "The tests go on without; they take longer."
 	@touch $@
 
 demo: java install ## Three days of real flights through Airflow into a Delta table (some 3 minutes)
