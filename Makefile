@@ -14,10 +14,11 @@ INSTALLED_FOR_DOCS := $(DOCS)/.installed
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME AIRFLOW_HOME
 
-# Each worker drives a Spark of its own, which takes about 3 GB: as many as cores and memory bear.
+# Each worker drives a Spark of its own, which takes about 3 GB, or an Airflow, for which it waits half of the time: as
+# many as memory bears, and three for two cores.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/meminfo 2>/dev/null || echo 8)
-WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); w=$$(( w < $(CORES) ? w : $(CORES) )); echo $$(( w > 1 ? w : 1 )))
+WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=$$(( w < most ? w : most )); echo $$(( w > 1 ? w : 1 )))
 
 # Sessions of some minutes are over before the work of Java's second compiler pays off.
 test test-cluster chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
