@@ -16,6 +16,8 @@ from tests.airflow.once import Once, applied, record, running
 from tests.faults.chaos import SETTINGS
 
 SCHEDULER = "scheduler --skip-serve-logs"
+#: A task gives up in a minute, not in five.
+IMPATIENT = {"workers": {"execution_api_retries": 2, "execution_api_timeout": 3.0}}
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def database_away(airflow: Once) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_the_result_comes_by_a_later_try(tmp_path: Path) -> None:
-    with running(tmp_path, SETTINGS) as airflow:
+    with running(tmp_path, SETTINGS | IMPATIENT) as airflow:
         table = airflow.table("away")
         folder = airflow.order("away", "stay")
         airflow.trigger("once_chaos", "away", table=str(table))
@@ -39,7 +41,7 @@ def test_the_result_comes_by_a_later_try(tmp_path: Path) -> None:
         assert task is not None
         with database_away(airflow):
             (folder / "stay").unlink()
-            task.wait(timeout=240)  # it gives up: there is nobody whom it could tell
+            task.wait(timeout=400)  # it gives up: there is nobody whom it could tell
             time.sleep(5)
         # As whoever runs Airflow has it: what ended without its database is started again.
         with suppress(subprocess.TimeoutExpired):
