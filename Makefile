@@ -45,7 +45,7 @@ demo: java install ## Three days of real flights through Airflow into a Delta ta
 	@$(BIN)/python scripts/demo.py
 
 # By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
-test: java install $(CLASSES) ## The suite, with one in 32 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
+test: java install $(CLASSES) ## The suite, with one in 40 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 test-all: java install $(CLASSES) ## The suite with every case; takes an hour or so

@@ -158,6 +158,7 @@ def test_mapped_merges(dags: dict[str, Any], tmp_path: Path) -> None:
     assert (run.states["second"], run.states["each"], run.states["each_five"]) == ("success", "success", "failed")
 
 
+@pytest.mark.slow
 def test_a_decorated_merge_by_a_connection_of_its_own_type(
     dags: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_task_dies(table: Path, folder: Path) -> None:
     assert (result.version, applied(table)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_the_next_try_finds_the_application_that_a_deferred_one_has_left(table: Path, folder: Path) -> None:
     hold = folder / "r.-1" / "hold"
     hold.touch()

@@ -68,6 +68,7 @@ def test_other_rows_are_a_failure(spark: SparkSession, home: Path) -> None:
     assert not any((home / "work").iterdir())
 
 
+@pytest.mark.slow
 def test_a_failing_contestant_is_a_failure_and_stops_nobody(spark: SparkSession, home: Path) -> None:
     result = run(spark, home, "small_table", Fails(), BuiltIn())
     assert len(result.outcomes["built-in"].seconds) == 1
@@ -76,6 +77,7 @@ def test_a_failing_contestant_is_a_failure_and_stops_nobody(spark: SparkSession,
     assert "no_such_column" in failure
 
 
+@pytest.mark.slow
 def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSession, home: Path) -> None:
     floor = Floor(home / "floor")
     result = run(spark, home, "small_table_dv", Ours(), floor)

@@ -80,6 +80,7 @@ def rows(first: int, last: int, name: str) -> str:
     return f"SELECT id, '{name}' AS name FROM range({first}, {last})"
 
 
+@pytest.mark.slow
 def test_a_merge_over_two_executors(cluster: Standalone, table: Path) -> None:
     before = cluster.ran_executors()
     inserted = hook().merge(config(table, rows(0, 1000, "old")))

@@ -58,6 +58,7 @@ def check_table(table: History, expected: list[Row]) -> None:
     assert all(row[0] == (row[1] is None) for row in table.rows("is_current", "valid_to"))
 
 
+@pytest.mark.slow
 def test_in_any_order_and_twice_the_history_is_what_the_changes_say(spark: SparkSession, few: settings) -> None:
     pattern = Scd2(**PATTERN, keep_unchanged=True)
 
