@@ -25,7 +25,7 @@ from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit,
 from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.hooks.staging import Staging, remove_abandoned, stage, staged
+from airflow_delta_merge.hooks.staging import Staging, stage, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
@@ -222,7 +222,6 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when it can't be started.
         """
         with _raised_for_airflow():
-            remove_abandoned()
             staging = stage(config, identity)
             try:
                 arguments = ["--max-commit-attempts", str(max_commit_attempts)]

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from airflow_delta_merge.hooks.application_keeper import (
 )
 from airflow_delta_merge.hooks.secrets import masked_parts
 from airflow_delta_merge.hooks.spark_application import SparkApplication
-from airflow_delta_merge.hooks.staging import FOLDER_PREFIX, Staging
+from airflow_delta_merge.hooks.staging import Staging, own_folders
 from airflow_delta_merge.identity import MergeIdentity
 
 _SECRETS = "secrets.json"
@@ -126,9 +125,9 @@ class KeptApplication:
     @classmethod
     def find(cls, identity: MergeIdentity) -> Iterator[tuple[KeptApplication, MergeIdentity]]:
         """The applications on this machine, and of this user, that merge under this application id."""
-        for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")):
-            with suppress(OSError, DeltaMergeError):  # gone meanwhile, or somebody else's
-                if folder.stat().st_uid != os.getuid() or not (folder / LOCK).exists():
+        for folder in own_folders():
+            with suppress(OSError, DeltaMergeError):  # gone meanwhile
+                if not (folder / LOCK).exists():
                     continue
                 theirs = MergeIdentity.from_json(Staging(folder).identity.read_text(encoding="utf-8"))
                 if theirs.application_id == identity.application_id:

@@ -147,10 +147,9 @@ class SparkSubmit(SparkSubmitHook):
             env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
-        if self._temporary is not None:
-            self.java_options.append(f"-Djava.io.tmpdir={self._temporary}")
-        if self.java_options:
-            quoted = [f'"{option}"' for option in self.java_options]
+        temporary = [f"-Djava.io.tmpdir={self._temporary}"] if self._temporary is not None else []
+        if options := [*self.java_options, *temporary]:
+            quoted = [f'"{option}"' for option in options]
             env["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [env.get("SPARK_SUBMIT_OPTS"), *quoted]))
         return env
 

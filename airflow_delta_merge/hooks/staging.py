@@ -132,7 +132,6 @@ def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None 
     Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
     the next merge on this machine does.
     """
-    remove_abandoned()
     staging = stage(config, identity)
     try:
         with _owned(staging.folder):
@@ -152,10 +151,18 @@ def _owned(folder: Path) -> Iterator[None]:
 
 def remove_abandoned() -> None:
     """Remove this user's folders of merges that nobody waits for any more; they hold Spark's properties."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        with suppress(OSError):  # somebody else's, or gone meanwhile
-            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
+    for folder in own_folders():
+        with suppress(OSError):  # gone meanwhile
+            if _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def own_folders() -> Iterator[Path]:
+    """The folders of merges on this machine, as far as they are this user's."""
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")):
+        with suppress(OSError):  # gone meanwhile
+            if folder.stat().st_uid == os.getuid():
+                yield folder
 
 
 def _is_abandoned(folder: Path) -> bool:
@@ -167,6 +174,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 def stage(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Staging:
     """A private folder with the job, the engine, ``config`` and ``identity``, which the caller removes."""
+    remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     try:
         staging = Staging(folder)
