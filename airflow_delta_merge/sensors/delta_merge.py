@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowSkipException,
-    BaseSensorOperator,
     PokeReturnValue,
     TaskInstanceState,
     conf,
@@ -21,12 +20,13 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.hooks.delta_log import RecordedMerge
-from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.identity import application_id
 from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.sensors.table_log import TableLogSensor
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
 COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startswith("num_"))
 
@@ -39,7 +39,7 @@ _LOST_STATES = (
 )
 
 
-class DeltaMergeSensor(BaseSensorOperator):
+class DeltaMergeSensor(TableLogSensor):
     """Waits until a merge has succeeded and succeeds itself if the merge's result meets every condition given.
 
     It looks at the merge's task and its XCom in this Airflow or, with ``path``, at what the merge recorded in its
@@ -163,23 +163,11 @@ class DeltaMergeSensor(BaseSensorOperator):
         dicts = [result.to_dict() for result in results]
         return PokeReturnValue(is_done=True, xcom_value=dicts[0] if len(dicts) == 1 else dicts)
 
-    def execute(self, context: Context) -> Any:
-        """Wait here, or look once and wait in the triggerer."""
-        if not self.deferrable:
-            return super().execute(context)
-        looked = self.poke(context)
-        if looked.is_done:
-            return looked.xcom_value
+    def _trigger(self, context: Context) -> BaseTrigger:
         from airflow_delta_merge.triggers.delta_table import RecordedMergeTrigger
 
-        self.defer(
-            trigger=RecordedMergeTrigger(
-                condition=self._recorded_merge(context).to_dict(), poke_interval=self.poke_interval
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-        return None
+        condition = self._recorded_merge(context).to_dict()
+        return RecordedMergeTrigger(condition=condition, poke_interval=self.poke_interval)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Look at what the trigger found."""
@@ -224,10 +212,6 @@ class DeltaMergeSensor(BaseSensorOperator):
             self._give_up(f"{lost}, so its numbers can't be looked at: wait for it without conditions.")
         self.log.warning("%s, so there is no XCom.", lost)
         return None
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        super()._do_render_template_fields(*args, **kwargs)
-        mask_secrets(self.storage_options)
 
     def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
         """Which runs to ask for, as an argument of ``get_task_states``."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_delta_merge.hooks.delta_log import TableCondition, moment
-from airflow_delta_merge.hooks.secrets import mask_secrets
+from airflow_delta_merge.sensors.table_log import TableLogSensor
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
 
-class DeltaTableSensor(BaseSensorOperator):
+class DeltaTableSensor(TableLogSensor):
     """Waits until a Delta table is there and its log tells all that is asked for. Its XCom is the table's version.
 
     Needs the extra ``deltalake``. For a merge, and its numbers, in a table's log there is
@@ -79,28 +79,13 @@ class DeltaTableSensor(BaseSensorOperator):
             self.log.info("Waiting for %s", self.path)
         return PokeReturnValue(is_done=version is not None, xcom_value=version)
 
-    def execute(self, context: Context) -> Any:
-        """Wait here, or look once and wait in the triggerer."""
-        if not self.deferrable:
-            return super().execute(context)
-        looked = self.poke(context)
-        if looked.is_done:
-            return looked.xcom_value
+    def _trigger(self, context: Context) -> BaseTrigger:
         from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
 
-        self.defer(
-            trigger=DeltaTableTrigger(condition=self._condition().to_dict(), poke_interval=self.poke_interval),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-        return None
+        return DeltaTableTrigger(condition=self._condition().to_dict(), poke_interval=self.poke_interval)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
         """Take what the trigger found."""
         from airflow_delta_merge.triggers.delta_table import found_by
 
         return int(found_by(event, self.path))
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        super()._do_render_template_fields(*args, **kwargs)
-        mask_secrets(self.storage_options)

@@ -1,0 +1,46 @@
+"""How a sensor waits on a Delta table's log: here, or in the triggerer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+
+from airflow_delta_merge.hooks.secrets import mask_secrets
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.triggers.base import BaseTrigger
+
+
+class TableLogSensor(BaseSensorOperator):
+    """Waits by its pokes, or, if it is deferrable, by one poke and then its trigger."""
+
+    deferrable: bool
+    storage_options: dict[str, str]
+
+    @abstractmethod
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once."""
+
+    @abstractmethod
+    def _trigger(self, context: Context) -> BaseTrigger:
+        """What waits in the triggerer; its event goes to ``execute_complete``."""
+
+    def execute(self, context: Context) -> Any:
+        """Wait here, or look once and wait in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self.poke(context)
+        if looked.is_done:
+            return looked.xcom_value
+        self.defer(
+            trigger=self._trigger(context), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
+        )
+        return None
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        super()._do_render_template_fields(*args, **kwargs)
+        mask_secrets(self.storage_options)
