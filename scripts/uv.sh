@@ -8,10 +8,18 @@ fi
 root=$(cd "$(dirname "$0")/.." && pwd)
 own=$root/.cache/uv
 if [[ ! -x $own/bin/uv ]]; then
-    python=$(command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3) || {
+    python=
+    # One that is found need not run: pyenv has stand-ins for every version that some other project chose.
+    for candidate in python3.13 python3.12 python3.11 python3; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then
+            python=$candidate
+            break
+        fi
+    done
+    if [[ -z $python ]]; then
         echo "Python is missing: install Python 3.11 or later." >&2
         exit 1
-    }
+    fi
     "$python" -m venv "$own" || {
         echo "\"$python -m venv\" fails: install it with \"sudo apt-get install python3-venv\", or install uv." >&2
         exit 1
