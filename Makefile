@@ -2,14 +2,20 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all test-cluster errors lint format fuzz chaos bench docs clean
+.PHONY: help java install demo test test-all test-cluster test-browser errors lint format fuzz chaos bench docs clean \
+	build test-wheel test-lowest licenses sbom
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 CLASSES := .venv/.classes
 INSTALLED_FOR_BENCH := .venv/.installed-bench
+INSTALLED_FOR_BROWSER := .venv/.installed-browser
 DOCS := .cache/docs
 INSTALLED_FOR_DOCS := $(DOCS)/.installed
+RELEASE := .cache/release
+INSTALLED_FOR_RELEASE := $(RELEASE)/.installed
+RUN_TIME := .cache/run_time
+INSTALLED_AT_RUN_TIME := $(RUN_TIME)/.installed
 # An environment of the caller must not end up as ours, nor an Airflow of theirs be changed.
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME AIRFLOW_HOME
@@ -21,7 +27,7 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=$$(( w < most ? w : most )); echo $$(( w > 1 ? w : 1 )))
 
 # Sessions of some minutes are over before the work of Java's second compiler pays off.
-test test-cluster chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-cluster test-browser chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +51,7 @@ demo: java install ## Three days of real flights through Airflow into a Delta ta
 	@$(BIN)/python scripts/demo.py
 
 # By module, since a module's fixtures (an Airflow, the whole demo) are dear; the slow modules come first by name.
-test: java install $(CLASSES) ## The suite, with one in 40 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
+test: java install $(CLASSES) ## The suite, with one in 60 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 test-all: java install $(CLASSES) ## The suite with every case; takes an hour or so
@@ -53,6 +59,10 @@ test-all: java install $(CLASSES) ## The suite with every case; takes an hour or
 
 test-cluster: java install ## Merges on a standalone Spark cluster of two workers, which the tests start themselves
 	@$(BIN)/pytest tests/cluster --all-cases $(ARGS)
+
+test-browser: java install $(INSTALLED_FOR_BROWSER) ## The provider in Airflow's UI, seen by a Chromium (ARGS=--screenshots for the pictures of the docs)
+	@scripts/chromium.sh
+	@$(BIN)/pytest tests/browser --all-cases $(ARGS)
 
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
 	@$(BIN)/python -m tests.differential.errors $(ARGS)
@@ -66,9 +76,14 @@ chaos: java install $(CLASSES) ## Kills at random moments under a real scheduler
 bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)
 	@$(BIN)/python -m bench $(ARGS)
 
-# Whenever the plain install runs anew it takes the bench group away again, hence the order.
+# Whenever the plain install runs anew it takes these groups away again, hence the order; inexact, so that neither takes
+# away the other.
 $(INSTALLED_FOR_BENCH): $(INSTALLED)
-	@scripts/uv.sh sync --frozen --quiet --group bench
+	@scripts/uv.sh sync --frozen --quiet --inexact --group bench
+	@touch $@
+
+$(INSTALLED_FOR_BROWSER): $(INSTALLED)
+	@scripts/uv.sh sync --frozen --quiet --inexact --group browser
 	@touch $@
 
 docs: $(INSTALLED_FOR_DOCS) ## The documentation as a site in the folder site; a link or an anchor that leads nowhere fails
@@ -79,6 +94,37 @@ docs: $(INSTALLED_FOR_DOCS) ## The documentation as a site in the folder site; a
 # installs into .venv takes nothing away from it.
 $(INSTALLED_FOR_DOCS): pyproject.toml uv.lock
 	@UV_PROJECT_ENVIRONMENT=$(DOCS) scripts/uv.sh sync --frozen --quiet --only-group docs
+	@touch $@
+
+build: $(INSTALLED_FOR_RELEASE) ## The wheel and the sdist in the folder dist, checked as PyPI would
+	@rm -rf dist
+	@scripts/uv.sh build --quiet --out-dir dist
+	@$(RELEASE)/bin/twine check --strict dist/*.whl dist/*.tar.gz
+
+test-wheel: java build ## The wheel in empty environments: with Airflow only, with pyspark only, and as users install it
+	@$(RELEASE)/bin/python scripts/release_checks.py wheel dist/*.whl
+
+test-lowest: java $(INSTALLED_FOR_RELEASE) ## The tests that need no Spark, and the README's DAG, on the lowest versions allowed
+	@$(RELEASE)/bin/python scripts/release_checks.py lowest
+
+licenses: $(INSTALLED_FOR_RELEASE) $(INSTALLED_AT_RUN_TIME) ## The licences of all that is needed at run time; one that isn't allowed fails
+	@$(RELEASE)/bin/pip-licenses --python $(RUN_TIME)/bin/python $(ARGS)
+
+sbom: $(INSTALLED_FOR_RELEASE) $(INSTALLED_AT_RUN_TIME) ## What is needed at run time, in the locked versions, as dist/sbom.cdx.json (CycloneDX)
+	@mkdir -p dist
+	@version=$$($(RUN_TIME)/bin/python -c 'import airflow_delta_merge as package; print(package.__version__)') && \
+		sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml > $(RUN_TIME)/pyproject.toml
+	@$(RELEASE)/bin/cyclonedx-py environment $(RUN_TIME)/bin/python --pyproject $(RUN_TIME)/pyproject.toml --mc-type library \
+		--output-reproducible --output-format JSON --output-file dist/sbom.cdx.json
+	@echo "dist/sbom.cdx.json"
+
+$(INSTALLED_FOR_RELEASE): pyproject.toml uv.lock
+	@UV_PROJECT_ENVIRONMENT=$(RELEASE) scripts/uv.sh sync --frozen --quiet --only-group release
+	@touch $@
+
+# The package with all its extras and nothing of ours beside it.
+$(INSTALLED_AT_RUN_TIME): pyproject.toml uv.lock
+	@UV_PROJECT_ENVIRONMENT=$(RUN_TIME) scripts/uv.sh sync --frozen --quiet --no-dev --all-extras --no-editable
 	@touch $@
 
 lint: $(INSTALLED) ## ruff, and mypy strict on the package and the benchmark

@@ -1,9 +1,9 @@
 """The PySpark application: a merge config in, a merge result out, both as JSON files.
 
 Runs wherever spark-submit puts the driver, so it needs nothing but the standard library, pyspark and the parts of this
-package that travel as py-files. The result file is the only way back: ``{"result": {...}}`` after a merge,
-``{"plan": {...}}`` after a dry run, ``{"error": {...}}`` after a failure. It appears at once or not at all, readable by
-its owner only.
+package that travel as py-files. The result file is the only way back: ``{"result": {...}}`` after a merge, with
+``"lineage": {...}`` beside it when it was asked for, ``{"plan": {...}}`` after a dry run, ``{"error": {...}}`` after a
+failure. It appears at once or not at all, readable by its owner only.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.column_lineage import ColumnLineage
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -76,6 +78,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
     parser.add_argument("--dry-run", action="store_true", help="count what the merge would do and commit nothing")
     parser.add_argument("--explain", action="store_true", help="with --dry-run: Spark's plans too")
+    parser.add_argument("--lineage", action="store_true", help="tell where the target's columns come from")
     parser.add_argument("--parent-pid", type=int, help="process without which this Spark application shall end")
     parser.add_argument("--staging-folder", help="folder to remove when that process is gone and cannot do it")
     return parser.parse_args(arguments)
@@ -99,14 +102,18 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
             plan = engine.plan(spark, config, explain=options.explain, allowed_locations=allowed)
             outcome = {"plan": plan.to_dict()}
         else:
+            lineages: list[ColumnLineage] = []
             result = engine.merge(
                 spark,
                 config,
                 identity=identity,
                 max_commit_attempts=options.max_commit_attempts,
                 allowed_locations=allowed,
+                on_lineage=lineages.append if options.lineage else None,
             )
             outcome = {"result": result.to_dict()}
+            if lineages:
+                outcome["lineage"] = lineages[0].to_dict()
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)
     finally:

@@ -43,7 +43,7 @@ SESSION_SETTINGS = {
 }
 
 # A differential case takes some seconds of processor time and there are about 1,000: all take 40 minutes or more.
-ONE_CASE_IN = 40
+ONE_CASE_IN = 60
 
 JVM_OPTIONS = "-XX:+UseSerialGC"
 
@@ -59,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help=f"run every differential case, by default one in {ONE_CASE_IN}, chosen by its name; and the slow tests",
+    )
+    group.addoption(
+        "--screenshots", action="store_true", help="let the browser tests make the pictures of the docs anew"
     )
     group.addoption("--fuzz-examples", type=int, default=None, help="how many statements the fuzz tests make up")
     group.addoption("--fuzz-seed", type=int, default=None, help="the seed of a fuzz run, to repeat a failure")

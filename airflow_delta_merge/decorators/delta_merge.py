@@ -83,6 +83,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
         if self._returns_whole_merge:
             self._returned = self._whole_merge(returned)
             mask_secrets(self._returned.to_dict())
+            self.statement = self._returned.to_sql()
         else:
             self.source = self._source(returned)
             # A source may be a template or the name of a file, as the operator's.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeGuards, MergeStatement, to_json
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
+from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
-from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors, trees_of
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import NO_GUARDS, MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -19,6 +21,10 @@ from airflow_delta_merge.result import MergeResult
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_delta_merge.column_lineage import ColumnLineage
+
+_log = logging.getLogger(__name__)
+
 
 @raises_merge_errors
 def merge(
@@ -28,6 +34,7 @@ def merge(
     identity: MergeIdentity | None = None,
     max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
     allowed_locations: Sequence[str] | None = None,
+    on_lineage: Callable[[ColumnLineage], None] | None = None,
 ) -> MergeResult:
     """Merge as a config or a statement says and commit.
 
@@ -38,6 +45,8 @@ def merge(
         from the table and the source as they are then.
     :param allowed_locations: paths from the root or URIs, under which all files must lie that the merge reads or
         writes; by default they may lie anywhere.
+    :param on_lineage: called with where the target's columns come from, once the merge is done; not called when an
+        earlier try had committed, nor when that can't be told.
     :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
     :raises MergeGuardError: when the merge would overstep one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
@@ -48,19 +57,25 @@ def merge(
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     with statements_of(gateway, config, create=True, allowed=allowed) as statement:
-        return until_committed(
-            gateway,
-            lambda attempt: _command(
+
+        def attempt(number: int) -> MergeResult:
+            lineages: list[ColumnLineage] = []
+            result = _command(
                 gateway,
                 statement(),
                 once=once,
-                attempt=attempt,
+                attempt=number,
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
                 allowed=allowed,
-            ).run_merge(),
-            max_commit_attempts,
-        )
+                on_lineage=None if on_lineage is None else lineages.append,
+            ).run_merge()
+            # What an earlier try committed may have come from elsewhere: source and table may be others by now.
+            if on_lineage is not None and lineages and not result.already_committed:
+                on_lineage(lineages[0])
+            return result
+
+        return until_committed(gateway, attempt, max_commit_attempts)
 
 
 @raises_merge_errors
@@ -124,6 +139,7 @@ def _command(
     update_only_changed: bool = False,
     guards: MergeGuards = NO_GUARDS,
     allowed: AllowedLocations | None = None,
+    on_lineage: Callable[[ColumnLineage], None] | None = None,
 ) -> MergeIntoCommand:
     metrics = MergeMetrics()
     with metrics.phase("resolve"):
@@ -131,6 +147,8 @@ def _command(
         if allowed is not None:
             allowed.check_merge(resolved)
         metrics.bind(resolved.sql_metrics())
+        if on_lineage is not None:
+            _tell_lineage(gateway, resolved, on_lineage)
     return MergeIntoCommand(
         gateway,
         resolved,
@@ -140,3 +158,12 @@ def _command(
         once=once,
         attempt=attempt,
     )
+
+
+def _tell_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
+    try:
+        lineage = trace_columns(trees_of(gateway, merge))
+    except Exception:  # it tells about the merge, and is no part of it
+        _log.warning("Where the target's columns come from could not be found out; the merge goes on.", exc_info=True)
+    else:
+        on_lineage(lineage)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_adding_metrics, set_skipping_metrics
+from airflow_delta_merge.engine.kept_join import is_small, join_once
+from airflow_delta_merge.engine.matches import count_by_file, find_matches, matches_of
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
-    numbered_by_clause,
-    positions_in,
     rewritten_rows,
     updates_need_only_the_source,
     updates_of_matches,
@@ -23,11 +23,9 @@ from airflow_delta_merge.engine.rewrite import (
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.kept_join import KeptJoin
+    from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
-
-#: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it; a row's index in its file has
-#: fewer.
-_ROW_BITS = 33
 
 
 class ClassicMergeExecutor:
@@ -44,6 +42,9 @@ class ClassicMergeExecutor:
     row is shuffled. With deletion vectors only new versions of rows are written, and the old ones are marked
     straight from the matches; where the new versions come from the source alone, the target isn't read again.
     Source rows that appear in no match are inserted.
+
+    Where source and candidate files are small the join of phase 1 is kept with all columns, and phase 2 writes from it
+    (:mod:`~airflow_delta_merge.engine.kept_join`).
     """
 
     def __init__(self, merge: MergeContext) -> None:
@@ -58,63 +59,51 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
-            matches = self._matches(merge.candidates)
-            if merge.insert_clauses or self._deletion_vectors:
-                matches = matches.persist()  # they are needed again
-            try:
-                touched = self._touched_files(merge.candidates, matches)
-            except BaseException:
-                matches.unpersist()
-                raise
+            touched = self._touched_by_kept_join() if is_small(merge) else self._touched_by_matches()
         set_skipping_metrics(merge)
         return touched
 
-    def _touched_files(self, candidates: FileSet, matches: DataFrame) -> TouchedFiles:
-        transaction = self._merge.transaction
-        by_file = self._count_by_file(matches) if candidates.count else []
-        ambiguous = any(row["pairs"] > row["matched_rows"] for row in by_file)
+    def _touched_by_kept_join(self) -> TouchedFiles:
+        merge = self._merge
+        kept = join_once(merge)
+        try:
+            matches = matches_of(merge, kept.matching_rows())
+            # The totals are those of the file where there is only one, and need no other job.
+            by_file = [("", kept.totals)] if merge.candidates.count == 1 else count_by_file(merge, matches)
+            return self._touched_files(by_file, matches, kept)
+        except BaseException:
+            kept.release()
+            raise
+
+    def _touched_by_matches(self) -> TouchedFiles:
+        merge = self._merge
+        matches = find_matches(merge, merge.candidates)
+        if merge.insert_clauses or self._deletion_vectors:
+            matches = matches.persist()  # they are needed again
+        try:
+            return self._touched_files(count_by_file(merge, matches) if merge.candidates.count else [], matches)
+        except BaseException:
+            matches.unpersist()
+            raise
+
+    def _touched_files(
+        self, by_file: Sequence[tuple[str, MatchCounts]], matches: DataFrame, kept: KeptJoin | None = None
+    ) -> TouchedFiles:
+        transaction, candidates = self._merge.transaction, self._merge.candidates
+        ambiguous = any(counts.pairs > counts.matched_rows for _, counts in by_file)
         if ambiguous and not self._deletes_all_matched:
             raise transaction.multiple_matches_error()
-        paths = {row["path"] for row in by_file if any(row["clauses"])}
-        files = transaction.select_files(candidates, sorted(paths))
-        num_pairs = sum(row["pairs"] for row in by_file)
-        return TouchedFiles(files, matches, num_pairs, ambiguous, self._rows_of_clause(by_file))
-
-    def _matches(self, candidates: FileSet) -> DataFrame:
-        merge, names = self._merge, self._merge.names
-        by_source = merge.clauses_of("not matched by source")
-        rows = [] if by_source else merge.row_predicates
-        target = positions_in(merge, candidates, where=rows)
-        joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
-        row_id = F.col(names.source_row_id)
-        # Fresh names for all: these rows are later joined with the source that they came from.
-        matches = joined.select(
-            F.col(names.file_path).alias("path"),
-            F.col(names.row_index).alias("row_index"),
-            row_id.alias(names.matched_row_id),
-            numbered_by_clause(merge, row_id.isNotNull()).alias("clause"),
+        paths = sorted({path for path, counts in by_file if any(counts.clauses)})
+        all_touched = len(paths) == candidates.count
+        return TouchedFiles(
+            files=candidates if all_touched else transaction.select_files(candidates, paths),
+            paths=None if all_touched else paths,
+            matches=matches,
+            num_pairs=sum(counts.pairs for _, counts in by_file),
+            has_multiple_matches=ambiguous,
+            rows_of_clause=self._rows_of_clause([counts for _, counts in by_file]),
+            kept=kept,
         )
-        if not by_source:
-            return matches
-        return matches.filter(F.col(names.matched_row_id).isNotNull() | (F.col("clause") > 0))
-
-    def _count_by_file(self, matches: DataFrame) -> list[Row]:
-        """One row a file, or a part of one that a task read by itself.
-
-        :return: ``path``, ``pairs``, ``matched_rows`` (distinct ones) and ``clauses`` (the rows that each one takes).
-        """
-        merge = self._merge
-        number, clause = F.col("row_index"), F.col("clause")
-        matched = F.col(merge.names.matched_row_id).isNotNull()
-        clauses = [F.count_if(clause == F.lit(n)) for n in range(1, len(merge.target_clauses) + 1)]
-        counts = matches.groupBy("path", F.shiftright(number, _ROW_BITS)).agg(
-            F.count_if(matched).alias("pairs"),
-            merge.gateway.distinct_count(F.when(matched, number.bitwiseAND((1 << _ROW_BITS) - 1))).alias(
-                "matched_rows"
-            ),
-            F.array(*clauses).alias("clauses"),
-        )
-        return counts.collect()
 
     @property
     def _deletes_all_matched(self) -> bool:
@@ -122,11 +111,11 @@ class ClassicMergeExecutor:
         matched = self._merge.clauses_of("matched")
         return len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None
 
-    def _rows_of_clause(self, by_file: Sequence[Row]) -> tuple[int, ...]:
-        counts = [sum(row["clauses"][n] for row in by_file) for n in range(len(self._merge.target_clauses))]
+    def _rows_of_clause(self, found: Sequence[MatchCounts]) -> tuple[int, ...]:
+        rows = [sum(counts.clauses[n] for counts in found) for n in range(len(self._merge.target_clauses))]
         if self._deletes_all_matched:
-            counts[0] = sum(row["matched_rows"] for row in by_file)
-        return tuple(counts)
+            rows[0] = sum(counts.matched_rows for counts in found)
+        return tuple(rows)
 
     def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
         """Write the new versions of rows and what is inserted, and take the old versions out.
@@ -157,10 +146,12 @@ class ClassicMergeExecutor:
             how = "whose rows are marked by deletion vectors straight from the matches"
             if not self.writes_new_versions:
                 how += ", and not written again"
-            elif updates_need_only_the_source(self._merge):
+            elif touched.kept is None and updates_need_only_the_source(self._merge):
                 how += ", and the new rows come from the source alone"
-        source = "broadcast" if self._merge.source.is_small else "shuffled"
-        return f"clauses take rows of {touched.files.count} files, {how}; the source is {source}"
+        source = "the source is broadcast" if self._merge.source.is_small else "the source is shuffled"
+        if touched.kept is not None:
+            source = "source and target are small and joined once"
+        return f"clauses take rows of {touched.files.count} files, {how}; {source}"
 
     @property
     def writes_new_versions(self) -> bool:
@@ -200,7 +191,7 @@ class ClassicMergeExecutor:
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""
         merge = self._merge
-        if self._deletion_vectors and updates_need_only_the_source(merge):
+        if touched.kept is None and self._deletion_vectors and updates_need_only_the_source(merge):
             return updates_of_matches(merge, touched), []
         return rewritten_rows(merge, touched, keep_unmodified=not self._deletion_vectors)
 
@@ -209,6 +200,8 @@ class ClassicMergeExecutor:
         merge = self._merge
         if touched.num_pairs == 0:
             return merge.source.frame
+        if touched.kept is not None:
+            return touched.kept.unmatched_source_rows()
         ids = touched.matches.select(merge.names.matched_row_id).filter(F.col(merge.names.matched_row_id).isNotNull())
         return merge.source_without(ids)
 

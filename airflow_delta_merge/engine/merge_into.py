@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeGuards
@@ -22,7 +23,7 @@ from airflow_delta_merge.engine.guards import check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.pruning import choose_files, source_keys
+from airflow_delta_merge.engine.pruning import choose_files, is_worth_pruning, source_keys
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.source_expectations import SourceCheck
@@ -158,9 +159,14 @@ class MergeIntoCommand:
             with self._context(transaction) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings.of(self._gateway)
+
     @contextmanager
     def _transaction(self) -> Iterator[MergeTransaction]:
-        transaction = MergeTransaction(self._gateway, self._statement)
+        use_checksum = self._settings.use_checksum
+        transaction = MergeTransaction(self._gateway, self._statement, use_checksum=use_checksum)
         try:
             self._version_read = transaction.version_read
             yield transaction
@@ -174,8 +180,9 @@ class MergeIntoCommand:
         self._storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
-        settings = Settings.of(self._gateway)
-        keys = source_keys(self._statement, prefix=names.statistic) if settings.prune_by_source else []
+        settings = self._settings
+        prunes = is_worth_pruning(self._statement, transaction, settings)
+        keys = source_keys(self._statement, prefix=names.statistic) if prunes else []
         check = None
         if expected := self._guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
@@ -258,7 +265,7 @@ class MergeIntoCommand:
             with context.metrics.phase("rewrite", "rewriteTimeMs"):
                 return write_inserts(context, classic.unmatched_rows(touched))
         finally:
-            touched.matches.unpersist()
+            touched.release()
 
     def _inserts_only(self, context: MergeContext) -> bool:
         insert_only = bool(context.insert_clauses) and not context.target_clauses
@@ -284,7 +291,7 @@ class MergeIntoCommand:
             self._executor, self._reason = type(classic).__name__, classic.told(touched)
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:
-            touched.matches.unpersist()
+            touched.release()
 
     def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
         values = self._metrics.values

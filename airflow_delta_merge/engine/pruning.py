@@ -40,6 +40,10 @@ _PARTS = 64
 Range = tuple[Any, Any]
 
 
+#: A table of more files is worth leaving some out, be they as small as they may.
+_FEW_FILES = 4
+
+
 @dataclass(frozen=True)
 class SourceKey:
     """An equality ``target column = source expression`` (or ``<=>``) that every match fulfils.
@@ -108,6 +112,21 @@ class SourceKey:
         return F.lit(value).cast(self.type)
 
 
+def is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
+    """Whether to leave out files by the source's keys can spare more than it takes.
+
+    To plan and compile the predicates takes as long as to read a few small files. Of a partitioned table they also
+    keep the merge from conflicts with writers of other partitions, and for a merge that only inserts they can spare
+    the join.
+    """
+    if not settings.prune_by_source:
+        return False
+    num_files, num_bytes = transaction.table_size
+    if num_files > _FEW_FILES or num_bytes >= settings.prune_from_bytes:
+        return True
+    return bool(transaction.partition_columns) or all(each.kind == "not matched" for each in statement.clauses)
+
+
 def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     """The equalities of the ON condition from which the source's rows tell a range of the target.
 
@@ -151,7 +170,8 @@ def choose_files(
 
 
 def _search(statement: ResolvedMerge, transaction: MergeTransaction, matching: list[Column]) -> Search:
-    return Search(transaction.filter_files(candidate_predicates(statement, matching)), matching)
+    predicates = candidate_predicates(statement, matching)
+    return Search(transaction.filter_files(predicates) if predicates else transaction.all_files(), matching)
 
 
 def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[str, Any]) -> dict[str, list[Range]]:
@@ -235,16 +255,19 @@ def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -
     clauses = statement.clauses
     if all(clause.kind == "matched" for clause in clauses):
         # A row matters only if it fulfils the target's part of some clause's condition.
-        parts = [_conjunction(part) for part in statement.target_only_clause_conjuncts()]
-        matching.append(reduce(Column.__or__, parts))
+        parts = statement.target_only_clause_conjuncts()
+        if all(parts):
+            matching.append(reduce(Column.__or__, map(_conjunction, parts)))
     by_source = [clause for clause in clauses if clause.kind == "not matched by source"]
     if not by_source:
         return matching
     if any(clause.condition is None for clause in by_source):
         return []
-    # A row matters when it can match, or when a clause for rows without a match can take it.
+    # A row matters when it can match, or when a clause for rows without a match can take it. What both ask for stands
+    # by itself: a predicate over partitions alone keeps writers of other partitions from conflicting.
     conditions = [clause.condition for clause in by_source if clause.condition is not None]
-    return [reduce(Column.__or__, conditions, _conjunction(matching))]
+    either = reduce(Column.__or__, conditions, _conjunction(matching))
+    return [*statement.conjuncts_of_every_candidate(), either]
 
 
 def _conjunction(predicates: Sequence[Column]) -> Column:

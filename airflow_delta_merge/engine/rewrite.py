@@ -10,17 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
-from airflow_delta_merge.engine.output import (
-    change_type,
-    column_of_clause,
-    only_changes,
-    target_row_clause,
-    updated_column,
-)
+from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.output import change_type, column_of_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
+    from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 
@@ -29,46 +25,30 @@ class TouchedFiles:
     """What the search for matches found.
 
     :param files: files that hold a row which a clause takes.
+    :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
     :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
-        file's, as Spark encodes it), ``row_index`` (long, see :func:`positions_in`), the source row's number (long,
-        NULL without a match) and ``clause`` (its number).
+        file's, as Spark encodes it), ``row_index`` (long, see
+        :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL without a match)
+        and ``clause`` (its number).
     :param num_pairs: how many pairs of source and target rows match.
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
+    :param kept: the join that they were found by, if it was kept.
     """
 
     files: FileSet
+    paths: Sequence[str] | None
     matches: DataFrame
     num_pairs: int
     has_multiple_matches: bool
     rows_of_clause: tuple[int, ...]
+    kept: KeptJoin | None = None
 
-
-def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column] = ()) -> DataFrame:
-    """The target's rows in ``files``, each with its file's path and a number.
-
-    The number is the row's index in its file where positions must be the same in each read (deletion vectors, change
-    data); else it is only unique in this read, which spares the reader the index.
-
-    :param where: predicates that the rows must fulfil.
-    """
-    transaction, names = merge.transaction, merge.names
-    return transaction.target.frame_with_positions(
-        files,
-        path=names.file_path,
-        row_index=names.row_index,
-        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
-        where=where,
-    )
-
-
-def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
-    """Number of the clause that takes a target row beside which its source row stands, 0 when none does."""
-    number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
-    if not merge.update_only_changed:
-        return number
-    statement = merge.statement
-    return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
+    def release(self) -> None:
+        """Give back the memory and disk that the matches take."""
+        if self.kept is not None:
+            self.kept.release()
+        self.matches.unpersist()
 
 
 def updates_need_only_the_source(merge: MergeContext) -> bool:
@@ -129,9 +109,12 @@ def _joined_with_source(
 ) -> tuple[DataFrame, list[TrackingColumn]]:
     """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
     names, transaction = merge.names, merge.transaction
+    deletes_once = touched.has_multiple_matches and transaction.writes_change_data
+    if touched.kept is not None and not deletes_once:
+        return touched.kept.target_rows(touched.paths), touched.kept.tracking
     unmatched_matter = keep_unmodified or bool(merge.clauses_of("not matched by source"))
     how = "left" if unmatched_matter else "inner"
-    if touched.has_multiple_matches and transaction.writes_change_data:
+    if deletes_once:
         # Several source rows delete one row, which shall have one change row: join what was matched instead.
         if not transaction.target.has_stable_positions:
             raise MergeExecutionError(

@@ -17,19 +17,28 @@ PREFIX = "spark.deltaMerge."
 class Settings:
     """What the session says of the engine's shortcuts.
 
+    :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are
+        taken from its version's checksum file, where Delta lists them, rather than by replaying its log.
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
+    :param prune_from_bytes: ``pruneFromBytes``: the source's keys choose neither files nor rows of an unpartitioned
+        table of few files that is smaller, since that would take longer than to read it.
     :param cluster_keys_from: ``clusterKeysFrom``: when one range for each key leaves so many files, the keys are cut
         into clusters; fewer are searched sooner than that.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
+    :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
+        joined once, in one task, and the rows kept.
     """
 
+    use_checksum: bool = True
     prune_by_source: bool = True
+    prune_from_bytes: int = 1024 * 1024
     cluster_keys_from: int = 8
     update_from_source: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
+    join_once_bytes: int = 8 * 1024 * 1024
 
     @classmethod
     def of(cls, gateway: Gateway) -> Settings:
@@ -38,10 +47,13 @@ class Settings:
         :raises MergeConfigError: when one has a value that it can't have.
         """
         return cls(
+            use_checksum=_flag(gateway, "useChecksum.enabled", cls.use_checksum),
             prune_by_source=_flag(gateway, "pruneBySource.enabled", cls.prune_by_source),
+            prune_from_bytes=_number(gateway, "pruneFromBytes", cls.prune_from_bytes),
             cluster_keys_from=_number(gateway, "clusterKeysFrom", cls.cluster_keys_from),
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
+            join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
         )
 
 

@@ -34,7 +34,8 @@ class TransactionalWrite:
         """Write rows as new data files; nothing is visible before the commit.
 
         In a partitioned table rows of one partition are brought together (unless the session forbids it), so that
-        each partition gets few files; in others the number of files follows from the size.
+        each partition gets few files; in others, and where one task is enough, the number of files follows from the
+        size.
 
         :param rows: columns of the table's final schema, then those that Delta's writer asks for.
         :param input_bytes: a rough size of the rows.
@@ -46,8 +47,8 @@ class TransactionalWrite:
         if self._transaction.optimizes_write:
             return rows
         partition_columns = [F.col(quote_identifier(name)) for name in self._transaction.partition_columns]
-        if not partition_columns:
-            tasks = self._task_count(input_bytes)
+        tasks = self._task_count(input_bytes)
+        if tasks == 1 or not partition_columns:
             # A task must not draw identity values for several partitions, which coalesced rows would make it do.
             return rows.repartition(tasks) if self._transaction.generates_identity else rows.coalesce(tasks)
         if self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_delta_merge.class_archive import archive_options
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.column_lineage import ColumnLineage
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
@@ -158,6 +159,7 @@ class DeltaMergeHook(BaseHook):
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         on_application: Callable[[SparkApplication], None] | None = None,
+        on_lineage: Callable[[ColumnLineage], None] | None = None,
     ) -> MergeResult:
         """Run one merge to its end.
 
@@ -166,14 +168,14 @@ class DeltaMergeHook(BaseHook):
             tried; None commits it at each call.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
         :param on_application: called when the Spark application has started.
+        :param on_lineage: called with where the target's columns come from, if the merge was done now.
         :return: what the merge did, or what an earlier try recorded in the table's log.
         :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.hooks.errors.DeltaMergeFailException`
             when another try cannot help.
         """
-        arguments = ["--max-commit-attempts", str(max_commit_attempts)]
+        arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
         outcome = self._run(config, identity, arguments, on_application)
-        with _raised_for_airflow():
-            return MergeResult.from_dict(outcome["result"])
+        return self._result(outcome, on_lineage)
 
     def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
@@ -210,6 +212,7 @@ class DeltaMergeHook(BaseHook):
         *,
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+        lineage: bool = False,
     ) -> KeptApplication:
         """Start a merge that goes on without this process; whoever follows it hands its end to :meth:`result_of`.
 
@@ -219,12 +222,13 @@ class DeltaMergeHook(BaseHook):
         :param config: what to merge, described or written as a statement.
         :param identity: by what the table shall know this merge.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
+        :param lineage: whether it shall tell where the target's columns come from.
         :raises DeltaMergeException: when it can't be started.
         """
         with _raised_for_airflow():
             staging = stage(config, identity)
             try:
-                arguments = ["--max-commit-attempts", str(max_commit_attempts)]
+                arguments = _arguments(max_commit_attempts, lineage=lineage)
                 submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
                 command = submit.command(str(staging.application))
                 found = self._find(identity, staging, command)
@@ -251,17 +255,34 @@ class DeltaMergeHook(BaseHook):
                 kept.end()
         return found
 
-    def result_of(self, end: ApplicationEnd, target: str, *, exactly_once: bool) -> MergeResult:
+    def result_of(
+        self,
+        end: ApplicationEnd,
+        target: str,
+        *,
+        exactly_once: bool,
+        on_lineage: Callable[[ColumnLineage], None] | None = None,
+    ) -> MergeResult:
         """The result of a merge that :meth:`start` has started.
 
         :param end: how its application ended.
         :param target: the target as the statement names it.
         :param exactly_once: whether the merge had an identity.
+        :param on_lineage: called with where the target's columns come from, if the application told it.
         :raises DeltaMergeException: as :meth:`merge` does.
         """
         outcome = self._outcome(end, target, killed=False, exactly_once=exactly_once)
+        return self._result(outcome, on_lineage)
+
+    def _result(self, outcome: dict[str, Any], on_lineage: Callable[[ColumnLineage], None] | None) -> MergeResult:
         with _raised_for_airflow():
-            return MergeResult.from_dict(outcome["result"])
+            result = MergeResult.from_dict(outcome["result"])
+        if on_lineage is not None and "lineage" in outcome:
+            try:
+                on_lineage(ColumnLineage.from_dict(outcome["lineage"]))
+            except MergeResultError as error:  # the merge is done; to fail now would make it run twice
+                self.log.warning("Where the target's columns come from is not told: %s", error)
+        return result
 
     def on_kill(self) -> None:
         """End the Spark application of the merge that runs, if one does."""
@@ -351,6 +372,10 @@ def _raised_for_airflow() -> Iterator[None]:
         yield
     except DeltaMergeError as error:
         raise DeltaMergeException(str(error)) from error
+
+
+def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:
+    return ["--max-commit-attempts", str(max_commit_attempts), *(["--lineage"] if lineage else [])]
 
 
 def _local_cores(master: str) -> int:

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import mask_secret, redact
+from airflow.providers.common.compat.sdk import redact
+from airflow.sdk.log import mask_secret
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks import application_keeper
@@ -33,6 +34,9 @@ from airflow_delta_merge.hooks.secrets import masked_parts
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 from airflow_delta_merge.hooks.staging import Staging, own_folders
 from airflow_delta_merge.identity import MergeIdentity
+
+#: Longest column lineage, in characters of JSON, that goes with the event by which a deferred task goes on.
+LONGEST_LINEAGE = 64 * 1024
 
 _SECRETS = "secrets.json"
 _STARTED_AS = "started_as"
@@ -194,6 +198,8 @@ class KeptApplication:
         if outcome is not None and "error" in outcome:
             # It goes into Airflow's database with the event.
             outcome["error"]["message"] = str(redact(outcome["error"].get("message")))
+        if outcome is not None and len(json.dumps(outcome.get("lineage"))) > LONGEST_LINEAGE:
+            del outcome["lineage"]  # likewise
         return ApplicationEnd(outcome=outcome, exit_code=exit_code, **told)
 
     def _lost(self, host: str) -> ApplicationEnd:

@@ -38,6 +38,7 @@ _SECONDS_TO_MAKE = 600.0
 PACKAGE = Path(__file__).resolve().parent.parent
 TRAVELLING_MODULES = (
     "__init__.py",
+    "column_lineage.py",
     "commit_record.py",
     "exceptions.py",
     "identifiers.py",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget
 from airflow_delta_merge.config.relations import FORMATS_WITHOUT_OPTIONS
+from airflow_delta_merge.lineage.columns import ReadDatasets, column_lineage_facet, schema_facet, symlinks_facet
+from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_path, dataset_of_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,28 +21,48 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset, OutputDataset
 
+    from airflow_delta_merge.column_lineage import ColumnLineage
     from airflow_delta_merge.result import MergeResult
 
-# Tables whose place is not known here; the names by which Spark knows them.
-_NAMED_TABLES = "delta://table"
 _PATTERN_SIGNS = re.compile(r"[*?\[{]")
 
 
-def lineage_of_merge(config: MergeConfig | MergeStatement, result: MergeResult | None) -> OperatorLineage[Any, Any]:
+def is_lineage_sent() -> bool:
+    """Whether Airflow's OpenLineage provider is there and has somewhere to send events to."""
+    try:
+        from airflow.providers.openlineage.conf import is_disabled
+
+        return not is_disabled()
+    except (
+        Exception
+    ):  # it isn't installed; or its configuration is wrong, as it says itself, and no merge fails for that
+        return False
+
+
+def lineage_of_merge(
+    config: MergeConfig | MergeStatement, result: MergeResult | None, columns: ColumnLineage | None = None
+) -> OperatorLineage[Any, Any]:
     """Inputs and output of a merge, with the statement that it is.
 
-    Inputs are the source's paths or table, or what OpenLineage's parser finds in its query.
+    Inputs are the source's paths or table, or what OpenLineage's parser finds in its query; with ``columns`` also what
+    the job found behind views.
 
     :param result: what it did; None before and after a failure.
+    :param columns: where the target's columns come from, if the job told it.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import sql_job
 
-    inputs = [InputDataset(namespace=namespace, name=name) for namespace, name in _inputs(config)]
+    read = ReadDatasets(_inputs(config), columns.tables if columns else ())
     output = _output(config.target, result)
+    if output is not None and columns is not None:
+        output.facets = {
+            **(output.facets or {}),
+            "schema": schema_facet(columns.columns),
+            "columnLineage": column_lineage_facet(columns, read, (output.namespace, output.name)),
+        }
     return OperatorLineage(
-        inputs=inputs,
+        inputs=read.inputs(),
         outputs=[] if output is None else [output],
         job_facets={"sql": sql_job.SQLJobFacet(query=config.to_sql(), dialect="spark")},
     )
@@ -55,22 +76,6 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
     return Dataset(namespace=namespace, name=name)
 
 
-def dataset_of_uri(uri: str) -> tuple[str, str]:
-    """Namespace and name of a ``delta://`` URI by OpenLineage's naming: its store, and where it lies there.
-
-    ``delta://file/lake/day`` is ``/lake/day`` in ``file``, ``delta://s3/bucket/day`` is ``day`` in ``s3://bucket``. A
-    table by name, ``delta://table/sales.day``, is ``sales.day`` in ``delta://table``.
-    """
-    parts = urlsplit(uri)
-    store, path = parts.netloc, unquote(parts.path)
-    if store == "file":
-        return "file", path
-    if store == "table":
-        return _NAMED_TABLES, path.lstrip("/")
-    authority, _, name = path.lstrip("/").partition("/")
-    return f"{store}://{authority}", name or "/"
-
-
 def _inputs(config: MergeConfig | MergeStatement) -> Iterator[tuple[str, str]]:
     if isinstance(config, MergeStatement):
         yield from _tables_of(config.sql)
@@ -80,7 +85,7 @@ def _inputs(config: MergeConfig | MergeStatement) -> Iterator[tuple[str, str]]:
         yield from _tables_of(source.query)
     if source.table is not None:
         yield dataset_of_uri(delta_asset(MergeTarget(table=source.table)).uri)
-    found = (_dataset_of_path(_without_pattern(path)) for path in source.paths)
+    found = (dataset_of_path(_without_pattern(path)) for path in source.paths)
     yield from dict.fromkeys(dataset for dataset in found if dataset is not None)
 
 
@@ -93,11 +98,11 @@ def _tables_of(sql: str) -> Iterator[tuple[str, str]]:
         name = table.qualified_name
         first, _, path = name.partition(".")
         if first.lower() in FORMATS_WITHOUT_OPTIONS and "/" in path:
-            dataset = _dataset_of_path(_without_pattern(path))
+            dataset = dataset_of_path(_without_pattern(path))
         elif re.search(rf"\b{re.escape(name)}\s*\(", sql):  # a function, as range(…)
             dataset = None
         else:
-            dataset = _NAMED_TABLES, name.lower()
+            dataset = NAMED_TABLES, name.lower()
         if dataset is not None:
             yield dataset
 
@@ -109,20 +114,18 @@ def _output(target: MergeTarget, result: MergeResult | None) -> OutputDataset | 
         dataset_version_dataset,
         output_statistics_output_dataset,
         storage_dataset,
-        symlinks_dataset,
     )
 
     named = None if target.table is None else dataset_of_uri(delta_asset(target).uri)
     path = target.path or (result.location if result else "")
-    dataset = _dataset_of_path(path) if path else named
+    dataset = dataset_of_path(path) if path else named
     if dataset is None:
         return None
     facets: dict[str, Any] = {
         "storage": storage_dataset.StorageDatasetFacet(storageLayer="delta", fileFormat="parquet")
     }
     if named is not None and named != dataset:
-        names = [symlinks_dataset.Identifier(namespace=named[0], name=named[1], type="TABLE")]
-        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=names)
+        facets["symlinks"] = symlinks_facet(*named)
     written: dict[str, Any] = {}
     if result is not None:
         if result.version is not None:
@@ -133,14 +136,6 @@ def _output(target: MergeTarget, result: MergeResult | None) -> OutputDataset | 
             fileCount=result.num_added_files,
         )
     return OutputDataset(namespace=dataset[0], name=dataset[1], facets=facets, outputFacets=written)
-
-
-def _dataset_of_path(path: str) -> tuple[str, str] | None:
-    """None for a relative path, which is another one on each machine."""
-    try:
-        return dataset_of_uri(delta_asset(MergeTarget(path=path)).uri)
-    except ValueError:
-        return None
 
 
 def _without_pattern(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from pathlib import Path
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_delta_merge.column_lineage import ColumnLineage
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.identity import MergeIdentity
@@ -72,7 +73,8 @@ class DeltaMergeOperator(BaseOperator):
     ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}`` and ``merge.output["num_inserted_rows"]`` work.
 
     The arguments are checked when the DAG is parsed, as far as they are known then, and again when templates and
-    outputs of upstream tasks have their values. A merge that another try cannot help (a column that isn't there, two
+    outputs of upstream tasks have their values. The statement that they then come to stands among the task's rendered
+    templates, as ``statement``. A merge that another try cannot help (a column that isn't there, two
     source rows for one target row …) fails without Airflow's retries.
 
     :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
@@ -146,6 +148,7 @@ class DeltaMergeOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
+        "statement",
         "target",
         "source",
         "on",
@@ -167,6 +170,7 @@ class DeltaMergeOperator(BaseOperator):
     )
     template_ext: Sequence[str] = (SQL_FILE,)
     template_fields_renderers: ClassVar[dict[str, str]] = {
+        "statement": "sql",
         "sql": "sql",
         "source": "sql",
         "on": "sql",
@@ -257,6 +261,9 @@ class DeltaMergeOperator(BaseOperator):
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
         self._merged: MergeResult | None = None
+        self._columns: ColumnLineage | None = None
+        # What the arguments come to in a run; no argument, but Airflow shows it with the rendered ones.
+        self.statement: str | None = None
         if self.conf is not None and not isinstance(self.conf, Mapping):
             raise MergeConfigError(_CONF_AT_RUN_TIME)
         self._check_at_parse()
@@ -323,6 +330,8 @@ class DeltaMergeOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end."""
+        from airflow_delta_merge.lineage.openlineage import is_lineage_sent
+
         config = self._merge_config()
         settings = self.hook.settings
         identity = self._identity(context) if self.exactly_once else None
@@ -335,6 +344,7 @@ class DeltaMergeOperator(BaseOperator):
                 identity=identity,
                 max_commit_attempts=self.max_commit_attempts,
                 on_application=partial(self._link_application, context),
+                on_lineage=self._keep_columns if is_lineage_sent() else None,
             )
         return self._complete(context, config.target, result)
 
@@ -346,9 +356,12 @@ class DeltaMergeOperator(BaseOperator):
         history_server_url: str | None,
     ) -> NoReturn:
         """Start the merge, and leave this worker until it has ended."""
+        from airflow_delta_merge.lineage.openlineage import is_lineage_sent
         from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 
-        kept = self.hook.start(config, identity=identity, max_commit_attempts=self.max_commit_attempts)
+        kept = self.hook.start(
+            config, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=is_lineage_sent()
+        )
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
@@ -401,7 +414,7 @@ class DeltaMergeOperator(BaseOperator):
         if end.timed_out:
             raise timed_out(merged.to_sql(), exactly_once=exactly_once)
         with self._skipping_empty_source(on_empty_source):
-            result = self.hook.result_of(end, merged.to_sql(), exactly_once=exactly_once)
+            result = self.hook.result_of(end, merged.to_sql(), exactly_once=exactly_once, on_lineage=self._keep_columns)
         return self._complete(context, merged, result)
 
     def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
@@ -431,6 +444,9 @@ class DeltaMergeOperator(BaseOperator):
     def _keep_address(self, application: SparkApplication) -> None:
         address = history_page(self.hook.settings.history_server_url, application)
         self.link_addresses[SparkApplicationLink().xcom_key] = address
+
+    def _keep_columns(self, columns: ColumnLineage) -> None:
+        self._columns = columns
 
     def _announce(self, context: Context, target: MergeTarget, result: MergeResult) -> None:
         """Tell of what was merged, once the task succeeds: to lineage, and to whoever waits for the target's asset."""
@@ -478,7 +494,7 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.lineage.openlineage import lineage_of_merge
 
         try:
-            return lineage_of_merge(self._merge_config(), self._merged)
+            return lineage_of_merge(self._merge_config(), self._merged, self._columns)
         except DeltaMergeFailException:  # the task says so itself
             return None
 
@@ -496,12 +512,16 @@ class DeltaMergeOperator(BaseOperator):
         templates = self.conf or {}
         if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned
             raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
+        self.statement = None  # values of the run stand in it: it is no template
         super()._do_render_template_fields(*args, **kwargs)
         try:
             check_rendered_conf(templates, self.conf or {})
         except MergeConfigError as error:
             raise DeltaMergeFailException(str(error)) from error
         mask_secrets(self.conf, self.source)
+        if self.sql is None:
+            with suppress(DeltaMergeFailException):  # execute says why there is no such merge
+                self.statement = self._merge_config().to_sql()
 
     def on_kill(self) -> None:
         """End the Spark application."""

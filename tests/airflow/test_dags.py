@@ -149,6 +149,7 @@ def test_timeout_ends_spark(dags: dict[str, Any], tmp_path: Path) -> None:
     assert tables.versions(table) == [0]
 
 
+@pytest.mark.slow
 def test_mapped_merges(dags: dict[str, Any], tmp_path: Path) -> None:
     targets = [tables.create_table(tmp_path / name) for name in ("a", "b")]
     run = Run(dags["merge_mapped"], {"targets": [str(target) for target in targets]})

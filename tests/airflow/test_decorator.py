@@ -86,8 +86,10 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
     ],
 )
 def test_the_function_returns_the_source(returned: Any, source: MergeSource, merged: list[Any]) -> None:
-    result = run(decorated(lambda: returned, task_id="merge", **PARTS, **AROUND))
+    operator = decorated(lambda: returned, task_id="merge", **PARTS, **AROUND)
+    result = run(operator)
     assert merged == [MergeConfig(**PARTS, source=source)]
+    assert operator.statement == merged[0].to_sql(), "shown when the task has ended"
     assert result["num_inserted_rows"] == 3
 
 
@@ -103,8 +105,10 @@ def test_the_function_gets_its_arguments_and_the_context(merged: list[Any]) -> N
 
 @pytest.mark.parametrize("whole", [WHOLE, MergeStatement(sql="MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE")])
 def test_the_function_returns_a_whole_merge(whole: MergeConfig | MergeStatement, merged: list[Any]) -> None:
-    run(decorated(lambda: whole, task_id="merge", **AROUND))
+    operator = decorated(lambda: whole, task_id="merge", **AROUND)
+    run(operator)
     assert merged == [whole]
+    assert operator.statement == whole.to_sql()
 
 
 @pytest.mark.parametrize(

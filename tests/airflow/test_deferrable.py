@@ -14,6 +14,9 @@ import pytest
 
 from tests.airflow.once import Once, applied, running, with_canary
 
+# An Airflow of their own, for minutes: `make test` has one deferred merge, in test_scheduler.py.
+pytestmark = pytest.mark.slow
+
 TRIGGERER = "triggerer --skip-serve-logs"
 ENDLESS = "SELECT id, 1L AS n FROM range(1000000000000) WHERE hash(id) = 1"
 # A triggerer that died is missed sooner than after half a minute.
@@ -102,7 +105,6 @@ def test_marked_failed_while_deferred(airflow: Once) -> None:
     assert applied(table) == 0
 
 
-@pytest.mark.slow
 def test_a_deferred_merge_fails_with_the_sentence_of_a_blocking_one(airflow: Once) -> None:
     for dag_id in ("once_blocking_source", "once_deferrable_source"):
         table = airflow.table(f"fails_{dag_id}")
@@ -114,7 +116,6 @@ def test_a_deferred_merge_fails_with_the_sentence_of_a_blocking_one(airflow: Onc
         )
 
 
-@pytest.mark.slow
 def test_an_empty_source_skips_a_deferred_merge(airflow: Once) -> None:
     table = airflow.table("empty")
     source = "SELECT 1L AS id, 1L AS n WHERE false"
@@ -123,7 +124,6 @@ def test_an_empty_source_skips_a_deferred_merge(airflow: Once) -> None:
     assert airflow.task("once_deferrable_source", "empty")["state"] == "skipped"
 
 
-@pytest.mark.slow
 def test_cleared_while_deferred(airflow: Once) -> None:
     table = airflow.table("cleared")
     held(airflow, "once_deferrable", "cleared", table=str(table))
@@ -136,7 +136,6 @@ def test_cleared_while_deferred(airflow: Once) -> None:
     assert (airflow.result("once_deferrable", "cleared")["version"], applied(table)) == (1, 1)
 
 
-@pytest.mark.slow
 def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:
     table = airflow.table("deleted")
     endless(airflow, "deleted", table)
@@ -147,7 +146,6 @@ def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:
     assert applied(table) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ended_meanwhile", [False, True])
 def test_the_triggerer_is_killed_and_another_one_goes_on(airflow: Once, ended_meanwhile: bool) -> None:
     run_id = f"killed_{ended_meanwhile}"
@@ -169,7 +167,6 @@ def test_the_triggerer_is_killed_and_another_one_goes_on(airflow: Once, ended_me
     assert len(submits(airflow, run_id)) == 1
 
 
-@pytest.mark.slow
 def test_the_triggerer_is_stopped_and_started(airflow: Once) -> None:
     """As an upgrade does it: no reason to end Spark."""
     table = airflow.table("stopped")
@@ -183,7 +180,6 @@ def test_the_triggerer_is_stopped_and_started(airflow: Once) -> None:
     assert (applied(table), len(submits(airflow, "stopped"))) == (1, 1)
 
 
-@pytest.mark.slow
 def test_its_time_is_over_while_deferred(airflow: Once) -> None:
     table = airflow.table("late")
     held(airflow, "once_deferrable_timeout", "late", table=str(table))
@@ -193,7 +189,6 @@ def test_its_time_is_over_while_deferred(airflow: Once) -> None:
     assert applied(table) == 0
 
 
-@pytest.mark.slow
 def test_a_deferred_merge_of_a_function(airflow: Once) -> None:
     table = airflow.table("function")
     airflow.trigger("once_deferrable_function", "function", table=str(table))
@@ -201,7 +196,6 @@ def test_a_deferred_merge_of_a_function(airflow: Once) -> None:
     assert (airflow.result("once_deferrable_function", "function")["num_inserted_rows"], applied(table)) == (3, 1)
 
 
-@pytest.mark.slow
 def test_secrets_are_nowhere_in_a_deferred_merge(airflow: Once, tmp_path: Path) -> None:
     """Neither in the triggerer's logs, whose process never saw the templates rendered, nor in its event."""
     table, source = airflow.table("secret"), tmp_path / "source.csv"

@@ -17,6 +17,7 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 
+from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage
 from airflow_delta_merge.config import when_matched_update_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
@@ -65,6 +66,34 @@ def test_it_comes_back_with_the_result(tmp_path: Path, monkeypatch: pytest.Monke
     assert returned == RESULT.to_dict()
     assert SparkApplicationLink().get_link(merge, ti_key=None) == "http://history/history/app-1"  # type: ignore[arg-type]
     assert not folder.exists()
+
+
+def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def start(*_: Any, lineage: bool, **__: Any) -> KeptApplication:
+        asked.append(lineage)
+        return KeptApplication(tmp_path / "none")
+
+    for transport in ("{}", "{broken", '{"type": "console"}'):
+        monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", transport)
+        monkeypatch.setattr(DeltaMergeHook, "start", start)
+        with pytest.raises(TaskDeferred) as caught:
+            operator().execute({"ti": SimpleNamespace(start_date=datetime.now(UTC))})  # type: ignore[typeddict-item]
+    assert asked == [False, False, True]
+
+    columns = ColumnLineage(columns={"id": "int"}, tables=(), inputs={}, rows=(ColumnInput(TARGET, "id", "JOIN"),))
+    outcome = {"result": RESULT.to_dict(), "lineage": columns.to_dict()}
+    returned, merge = resumed(caught.value, replace(FINISHED, outcome=outcome))
+    assert returned == RESULT.to_dict()
+    told = merge.get_openlineage_facets_on_complete(None)
+    assert told is not None
+    (decides,) = told.outputs[0].facets["columnLineage"].dataset
+    assert (decides.namespace, decides.name, decides.field) == ("file", "/lake/t", "id")
+
+    broken = replace(FINISHED, outcome={**outcome, "lineage": {"columns": {}}})
+    returned, _ = resumed(caught.value, broken)
+    assert returned == RESULT.to_dict()
 
 
 def test_the_trigger_knows_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

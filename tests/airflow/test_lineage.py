@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,16 +11,40 @@ from typing import Any
 
 import pytest
 from airflow.providers.openlineage.extractors.manager import ExtractorManager
+from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk import DAG
 from airflow.utils.state import TaskInstanceState
+from openlineage.client.serde import Serde
 
 from airflow_delta_merge.assets.delta import delta_asset
+from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage, ReadTable
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_delete
-from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, dataset_of_uri, lineage_of_merge
+from airflow_delta_merge.lineage.naming import dataset_of_uri
+from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, lineage_of_merge
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.result import MergeResult
 from tests.airflow.conftest import DAGS
+
+# What the job tells of a merge whose source is a join of staging.orders and files.
+COLUMNS = ColumnLineage(
+    columns={"id": "bigint", "total": "double", "password": "string"},
+    tables=(
+        ReadTable("spark_catalog.staging.orders", ("s3a://warehouse/staging.db/orders",), {"id": "bigint", "n": "int"}),
+        ReadTable(None, ("file:/in/day=1/a.parquet", "file:/in/day=2/b.parquet"), {"id": "bigint", "price": "double"}),
+    ),
+    inputs={
+        "id": (ColumnInput(0, "id", "IDENTITY"),),
+        "total": (
+            ColumnInput(TARGET, "total", "TRANSFORMATION"),
+            ColumnInput(0, "n", "TRANSFORMATION"),
+            ColumnInput(0, "n", "CONDITIONAL"),
+            ColumnInput(1, "price", "AGGREGATION"),
+        ),
+        "password": (ColumnInput(0, "id", "TRANSFORMATION"),),
+    },
+    rows=(ColumnInput(TARGET, "id", "JOIN"), ColumnInput(0, "id", "JOIN")),
+)
 
 RESULT = MergeResult(
     table="spark_catalog.sales.orders",
@@ -37,9 +62,9 @@ RESULT = MergeResult(
 )
 
 
-def lineage(result: MergeResult | None = RESULT, **parts: Any) -> Any:
+def lineage(result: MergeResult | None = RESULT, columns: ColumnLineage | None = None, **parts: Any) -> Any:
     given = {"target": "sales.orders", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_delete()]}
-    return lineage_of_merge(MergeConfig(**{**given, **parts}), result)
+    return lineage_of_merge(MergeConfig(**{**given, **parts}), result, columns)
 
 
 def names(datasets: list[Any]) -> list[tuple[str, str]]:
@@ -98,6 +123,55 @@ def test_the_output_is_where_the_table_lies_with_what_was_written() -> None:
     assert output.facets["version"].datasetVersion == "4"
     written = output.outputFacets["outputStatistics"]
     assert (written.rowCount, written.size, written.fileCount) == (15, 1000, 1)
+
+
+def input_fields(fields: list[Any]) -> list[tuple[str, str, str, list[str]]]:
+    return [
+        (each.namespace, each.name, each.field, [f"{how.type} {how.subtype}" for how in each.transformations])
+        for each in fields
+    ]
+
+
+def test_columns_come_from_columns_of_the_inputs() -> None:
+    source = "SELECT * FROM Staging.Orders JOIN parquet.`/in/day=*/*` USING (id)"
+    told = lineage(columns=COLUMNS, source=source)
+    orders, files = ("s3://warehouse", "staging.db/orders"), ("file", "/in")
+    # Where the table lies is known now, and the files are those of the declared pattern.
+    assert sorted(names(told.inputs)) == sorted([orders, files])
+    schemas = {
+        (each.namespace, each.name): {field.name: field.type for field in each.facets["schema"].fields}
+        for each in told.inputs
+        if each.facets
+    }
+    assert schemas == {orders: {"id": "bigint", "n": "int"}, files: {"id": "bigint", "price": "double"}}
+    (symlinked,) = [each.facets["symlinks"] for each in told.inputs if "symlinks" in each.facets]
+    assert [(each.namespace, each.name) for each in symlinked.identifiers] == [("delta://table", "staging.orders")]
+
+    (output,) = told.outputs
+    target = (output.namespace, output.name)
+    assert [(field.name, field.type) for field in output.facets["schema"].fields] == list(COLUMNS.columns.items())
+    facet = output.facets["columnLineage"]
+    assert {name: input_fields(fields.inputFields) for name, fields in facet.fields.items()} == {
+        "id": [(*orders, "id", ["DIRECT IDENTITY"])],
+        "total": [
+            (*target, "total", ["DIRECT TRANSFORMATION"]),
+            (*orders, "n", ["DIRECT TRANSFORMATION", "INDIRECT CONDITIONAL"]),
+            (*files, "price", ["DIRECT AGGREGATION"]),
+        ],
+        "password": [(*orders, "id", ["DIRECT TRANSFORMATION"])],
+    }
+    assert input_fields(facet.dataset) == [(*target, "id", ["INDIRECT JOIN"]), (*orders, "id", ["INDIRECT JOIN"])]
+    # Airflow masks by names, also what is no value: the event must be one even so.
+    redacted = json.loads(Serde.to_json(OpenLineageAdapter()._redacter.redact(output, max_depth=20)))
+    assert redacted["facets"]["columnLineage"]["fields"].keys() == {"id", "total", "password"}
+    assert redacted["facets"]["columnLineage"]["fields"]["id"]["inputFields"][0]["field"] == "id"
+
+
+def test_what_stands_behind_a_view_is_an_input_once_the_merge_is_resolved() -> None:
+    assert names(lineage(source="some.view").inputs) == [("delta://table", "some.view")]
+    found = names(lineage(source="some.view", columns=COLUMNS).inputs)
+    files = [("file", "/in/day=1/a.parquet"), ("file", "/in/day=2/b.parquet")]
+    assert found == [("delta://table", "some.view"), ("s3://warehouse", "staging.db/orders"), *files]
 
 
 def test_before_the_merge_nothing_is_written() -> None:

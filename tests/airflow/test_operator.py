@@ -241,6 +241,34 @@ def test_what_another_task_returned_is_no_template(changes: dict[str, Any]) -> N
     assert getattr(merge, field) == value
 
 
+def test_the_statement_of_a_run_is_among_the_rendered_fields() -> None:
+    merge = operator(target="sales.{{ table }}", on=["{{ key }}"], name="merge")
+    assert ("statement" in merge.template_fields, merge.statement) == (True, None)
+    merge.render_template_fields({"table": "orders", "key": "id"})
+    assert merge.statement == merge._merge_config().to_sql()
+    assert "MERGE INTO `sales`.`orders`" in merge.statement
+
+
+def test_the_statement_is_no_template() -> None:
+    """Airflow renders the fields of a task again when it is resumed; what a run's values hold is never run."""
+    merge, called = operator(on="target.id = '{{ x }}'", name="merge"), []
+    context = {"x": "{{ call(1) }}", "call": called.append}
+    merge.render_template_fields(context)
+    assert "{{ call(1) }}" in (merge.statement or "")
+    merge.on = "target.id = source.id"
+    merge.render_template_fields(context)
+    assert called == []
+
+
+def test_a_run_without_a_merge_and_a_statement_of_ones_own_show_no_second_statement() -> None:
+    merge = operator(target="{{ nothing }}", name="merge")
+    merge.render_template_fields({"nothing": ""})
+    assert merge.statement is None
+    written = operator(**NO_PARTS, sql="MERGE INTO {{ x }} USING s ON true WHEN MATCHED THEN DELETE", name="merge")
+    written.render_template_fields({"x": "day"})
+    assert (written.statement, written.sql) == (None, "MERGE INTO day USING s ON true WHEN MATCHED THEN DELETE")
+
+
 def test_properties_of_spark_have_their_names_in_the_dag() -> None:
     operator(conf={"spark.sql.shuffle.partitions": "{{ params.partitions }}"})
     with DAG("some", schedule=None):

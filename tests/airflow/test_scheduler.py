@@ -115,6 +115,15 @@ def lineage(folder: Path, task_id: str, event_type: str) -> dict[str, Any]:
         time.sleep(1)
 
 
+def input_fields(fields: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    """Datasets, columns and how they take part, of a column lineage."""
+    return {
+        (each["namespace"], each["name"], each["field"], f"{how['type']} {how['subtype']}")
+        for each in fields
+        for how in each["transformations"]
+    }
+
+
 def check_lineage(folder: Path) -> None:
     """OpenLineage to a file: what a merge read and wrote, and a merge that found nothing to do."""
     start, done = (lineage(folder, "merge", event_type) for event_type in ("START", "COMPLETE"))
@@ -133,7 +142,18 @@ def check_lineage(folder: Path) -> None:
 
     nothing = lineage(folder, "merge_nothing", "COMPLETE")
     assert [(each["namespace"], each["name"]) for each in nothing["inputs"]] == [("file", str(folder / "nothing"))]
-    (unchanged,) = nothing["outputs"]
+    (read,), (unchanged,) = nothing["inputs"], nothing["outputs"]
+    for table in (read, unchanged):
+        assert [(field["name"], field["type"]) for field in table["facets"]["schema"]["fields"]] == [
+            ("id", "bigint"), ("name", "string"),
+        ]  # fmt: skip
+    columns = unchanged["facets"]["columnLineage"]
+    source, itself = ((table["namespace"], table["name"]) for table in (read, unchanged))
+    assert {name: input_fields(column["inputFields"]) for name, column in columns["fields"].items()} == {
+        name: {(*source, name, "DIRECT IDENTITY")} for name in ("id", "name")
+    }
+    assert input_fields(columns["dataset"]) == {(*table, "id", "INDIRECT JOIN") for table in (source, itself)}
+    assert "columnLineage" not in before["facets"]
     assert "version" not in unchanged["facets"]
     assert unchanged["outputFacets"]["outputStatistics"]["rowCount"] == 0
 
@@ -156,6 +176,9 @@ def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table
     assert rows(folder, "SELECT * FROM dag_run WHERE dag_id = 'on_no_merge'") == []
 
     check_lineage(folder)
+
+    logs = (folder / "airflow" / "logs" / "dag_id=scheduled_once").rglob("task_id=merge_nothing/*.log")
+    assert any("Pausing task as DEFERRED" in log.read_text() for log in logs)
 
     # A sensor that waits in the triggerer for what nobody has made so far.
     wait_for(folder, "SELECT * FROM task_instance WHERE task_id = 'there' AND state = 'deferred'")

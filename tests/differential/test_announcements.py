@@ -62,6 +62,7 @@ def shown_metrics(spark: SparkSession, execution: Any) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_spark_ui_shows_the_metrics_that_it_shows_for_the_built_in(spark: SparkSession, tmp_path: Path) -> None:
     builtin, ours = make_table(spark, tmp_path / "builtin"), make_table(spark, tmp_path / "ours")
     seen = latest(spark)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ UPDATE = f"MERGE INTO {{t}} t USING ({SOURCE}) s ON t.id = s.id WHEN MATCHED THE
 
 def setting(spark: SparkSession, name: str, value: str) -> AbstractContextManager[None]:
     return session_settings(spark, {f"spark.deltaMerge.{name}": value})
+
+
+@pytest.fixture(autouse=True)
+def as_a_larger_table(spark: SparkSession) -> Iterator[None]:
+    """The table is small; what is tested is mostly for larger ones."""
+    with setting(spark, "pruneFromBytes", "0"), setting(spark, "joinOnceBytes", "0"):
+        yield
 
 
 @pytest.fixture
@@ -75,6 +84,63 @@ def test_updates_of_all_columns_come_from_the_source_alone(spark: SparkSession, 
 def test_a_source_above_the_limit_is_shuffled(spark: SparkSession, table: str) -> None:
     with setting(spark, "broadcastBytes", "0"):
         assert "the source is shuffled" in merged(spark, table).executor_reason
+
+
+def test_few_files_below_the_limit_are_not_pruned(spark: SparkSession, table: str) -> None:
+    one, another = (UPDATE.format(t=table).replace("(3L), (35L)", key) for key in ("(3L)", "(35L)"))
+    with setting(spark, "pruneFromBytes", "1000000"):
+        assert merge_sql(spark, one).num_candidate_files == FILES
+    assert merge_sql(spark, another).num_candidate_files == 1
+
+
+def test_keys_of_a_merge_that_only_inserts_always_prune(spark: SparkSession, table: str) -> None:
+    merge = f"MERGE INTO {table} t USING ({SOURCE}) s ON t.id = s.id + 0 AND t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    with setting(spark, "pruneFromBytes", "1000000"):
+        assert merge_sql(spark, merge.replace("(3L), (35L)", "(3L)")).num_candidate_files == 1
+
+
+@pytest.mark.parametrize(("limit", "once"), [("0", False), ("1000000", True)])
+def test_source_and_files_up_to_the_limit_are_joined_once(
+    spark: SparkSession, table: str, limit: str, once: bool
+) -> None:
+    with setting(spark, "joinOnceBytes", limit):
+        assert ("joined once" in merged(spark, table).executor_reason) == once
+
+
+@pytest.mark.parametrize("listed", ["all files", "a file is missing", "no file", "no checksum file"])
+def test_a_small_tables_files_come_from_its_checksum_file_if_it_has_them_all(
+    spark: SparkSession, table: str, tmp_path: Path, listed: str
+) -> None:
+    (path,) = (tmp_path / "t" / "_delta_log").glob("*0.crc")
+    checksum = json.loads(path.read_text())
+    assert len(checksum["allFiles"]) == checksum["numFiles"] == FILES
+    if listed == "no checksum file":
+        path.unlink()
+    elif listed != "all files":
+        checksum["allFiles"] = checksum["allFiles"][1:]
+        if listed == "no file":
+            del checksum["allFiles"]
+        path.write_text(json.dumps(checksum))
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's own, of the file's bytes
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    with setting(spark, "pruneFromBytes", "1000000"):
+        assert merged(spark, table).num_candidate_files == FILES
+
+
+def unnamed_rdds(spark: SparkSession) -> list[int]:
+    """The numbers of what is kept in memory, Delta's states of tables left out, which have names."""
+    kept = spark.sparkContext._jsc.getPersistentRDDs()
+    return sorted(number for number in kept if kept[number].name() is None)
+
+
+def test_what_was_joined_once_is_given_back(spark: SparkSession, table: str) -> None:
+    before = unnamed_rdds(spark)
+    with setting(spark, "joinOnceBytes", "1000000"):
+        merged(spark, table)
+        ambiguous = UPDATE.format(t=table).replace("(3L), (35L)", "(3L), (3L)")
+        with pytest.raises(MergeExecutionError, match="multiple source rows"):
+            merge_sql(spark, ambiguous)
+    assert unnamed_rdds(spark) == before
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def test_a_dataframe(spark: SparkSession, tmp_path: Path) -> None:
     assert _by_both(run, tmp_path) == ["Row(id=1, v='a')", "Row(id=2, v='xx')", "Row(id=3, v='yy')"]
 
 
+@pytest.mark.slow
 def test_micro_batches_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """``foreachBatch``: each batch is a view of the session that the stream has for itself."""
     changes = tmp_path / "changes"

@@ -60,6 +60,11 @@ class Kill:
     outcome: str = ""
     violations: list[str] = field(default_factory=list)
 
+    @property
+    def sooner(self) -> float | str:
+        """When to try again what came too late."""
+        return self.moment if isinstance(self.moment, str) else self.moment / 2
+
     def row(self, number: int) -> tuple[str, ...]:
         moment = self.moment if isinstance(self.moment, str) else f"at {self.moment:.0%} of its time"
         what = "; ".join(self.violations) or "once"
@@ -221,12 +226,15 @@ def chaos(folder: Path, kills: list[Kill], *, say: bool = True) -> list[Kill]:
         run = Chaos(airflow)
         try:
             run.measure()
-            for kill in kills:
+            left = list(kills)
+            while left:
+                kill = left.pop(0)
                 start = time.monotonic()
                 run.kill(kill)
                 done.append(kill)
                 if not kill.happened:
                     kill.outcome += " (the kill came too late)"
+                    left.append(Kill(kill.victim, kill.sooner))
                 if say:
                     print(f"[{time.monotonic() - start:3.0f} s]", *kill.row(len(done)), sep="  ", flush=True)
                 if any("the rows say" in violation for violation in kill.violations):

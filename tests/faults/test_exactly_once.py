@@ -13,7 +13,12 @@ import pytest
 
 from airflow_delta_merge import engine
 from airflow_delta_merge.commit_record import CommitRecord
-from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
+from airflow_delta_merge.config import (
+    MergeConfig,
+    when_matched_update,
+    when_not_matched_by_source_delete,
+    when_not_matched_insert_all,
+)
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError, StaleMergeError
 from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.result import MergeResult
@@ -78,6 +83,15 @@ def test_second_try_returns_what_the_first_committed(spark: SparkSession, table:
     known = {name: ms for name, ms in first.durations_ms.items() if name not in ("commit", "total")}
     assert second == replace(first, already_committed=True, durations_ms=known)
     assert [len(commits(table)), total(spark, table)] == [3, 3]
+
+
+def test_second_try_is_known_without_the_tables_checksum_files(spark: SparkSession, table: Path) -> None:
+    first = engine.merge(spark, config(table), identity=me())
+    for checksum in (table / "_delta_log").rglob("*.crc"):
+        checksum.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    again = engine.merge(spark, config(table), identity=me())
+    assert (again.already_committed, again.version, len(commits(table))) == (True, first.version, 2)
 
 
 def test_commit_carries_transaction_and_record(spark: SparkSession, table: Path) -> None:
@@ -238,6 +252,15 @@ def test_writers_of_other_files_do_not_conflict(spark: SparkSession, table: Path
     by_part = replace(config(table, "1"), on="target.id = source.id AND target.part = 1 AND source.part = 1")
     interfere(lambda: engine.merge(spark, replace(config(table, "2"), on="target.id = source.id AND target.part = 0")))
     assert engine.merge(spark, by_part).num_commit_attempts == 1
+    assert total(spark, table) == 2
+
+
+def test_syncs_of_other_partitions_do_not_conflict(spark: SparkSession, table: Path, interfere: Any) -> None:
+    gone = when_not_matched_by_source_delete(condition="target.part = 1 AND target.id IN (7, 9)")
+    synced = replace(config(table, "1"), on="target.part = 1 AND target.id = source.id", clauses=[*COUNT_UP, gone])
+    interfere(lambda: engine.merge(spark, replace(config(table, "2"), on="target.id = source.id AND target.part = 0")))
+    result = engine.merge(spark, synced)
+    assert (result.num_commit_attempts, result.num_deleted_rows) == (1, 2)
     assert total(spark, table) == 2
 
 

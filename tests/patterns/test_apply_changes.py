@@ -41,6 +41,7 @@ def in_batches(changes: list[Any]) -> list[list[Any]]:
     return [changes[:4], changes[4:10], changes[10:]]
 
 
+@pytest.mark.slow
 def test_in_any_order_and_twice_the_last_change_of_each_key_counts(spark: SparkSession, few: settings) -> None:
     pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op", deleted_column="gone")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
+from airflow_delta_merge.engine.delta_jvm.lineage import MergeTrees, trees_of
 from airflow_delta_merge.engine.delta_jvm.reads import (
     FILE_FORMATS,
     locations_of,
@@ -35,6 +36,7 @@ __all__ = [
     "Gateway",
     "JavaObject",
     "MergeTransaction",
+    "MergeTrees",
     "ResolvedClause",
     "ResolvedMerge",
     "TrackingColumn",
@@ -49,5 +51,6 @@ __all__ = [
     "raises_merge_errors",
     "reads_of_text",
     "shown_in_spark_ui",
+    "trees_of",
     "without_call_sites",
 ]

@@ -94,6 +94,17 @@ def locations_of(gateway: Gateway, plan: JavaObject) -> Iterator[str]:
 
 
 def _locations(gateway: Gateway, leaf: JavaObject) -> list[str]:
+    found = file_locations(gateway, leaf)
+    if found is None:
+        name = str(leaf.getClass().getSimpleName())
+        if name == "LogicalRelation":
+            name = str(leaf.relation().getClass().getSimpleName())
+        raise MergeConfigError(f"The merge reads {name}, which lies in no files, so not under allowed_locations.")
+    return found
+
+
+def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
+    """Where the files lie that a leaf of an analysed plan reads; None for what lies in no files."""
     name = str(leaf.getClass().getSimpleName())
     if name in _NO_FILES:
         return []
@@ -102,12 +113,11 @@ def _locations(gateway: Gateway, leaf: JavaObject) -> list[str]:
         # Delta's are of a class without a name.
         if _is_a(gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"):
             return [str(path.toString()) for path in scala_list(relation.location().rootPaths())]
-        name = str(relation.getClass().getSimpleName())
-        if name == "DeltaCDFRelation":
+        if str(relation.getClass().getSimpleName()) == "DeltaCDFRelation":
             return [str(relation.deltaLog().dataPath().toString())]
     elif name == "HiveTableRelation":
         return [str(leaf.tableMeta().location().toString())]
-    raise MergeConfigError(f"The merge reads {name}, which lies in no files, so not under allowed_locations.")
+    return None
 
 
 def qualified(gateway: Gateway, path: str) -> tuple[str, str, str]:

@@ -243,6 +243,19 @@ class ResolvedMerge:
         """The parts of the ON condition that mention no source column."""
         return self._target_only(self._conjuncts(self.command.condition()))
 
+    def conjuncts_of_every_candidate(self) -> list[Column]:
+        """Those of them that each NOT MATCHED BY SOURCE clause's condition has, too, such as the bounds of a window."""
+        conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
+        by_clause = [self._conjuncts(condition.get()) for condition in conditions if condition.isDefined()]
+        if len(by_clause) < len(conditions):
+            return []
+        shared = [
+            conjunct
+            for conjunct in self._conjuncts(self.command.condition())
+            if all(any(conjunct.semanticEquals(each) for each in conjuncts) for conjuncts in by_clause)
+        ]
+        return self._target_only(shared)
+
     def target_only_clause_conjuncts(self) -> list[list[Column]]:
         """The same parts of each matched clause's condition, clause by clause."""
         conditions = [clause.condition() for clause in scala_list(self.command.matchedClauses())]

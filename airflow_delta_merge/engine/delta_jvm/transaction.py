@@ -34,12 +34,14 @@ class MergeTransaction:
 
     :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
+    :param use_checksum: whether the version's checksum file may be asked for what it has, which the log has too.
     :ivar target: reads the target's files.
     """
 
-    def __init__(self, gateway: Gateway, statement: ResolvedMerge) -> None:
+    def __init__(self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool) -> None:
         self._gateway = gateway
         self._statement = statement
+        self._use_checksum = use_checksum
         self._command = statement.command
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
@@ -64,8 +66,14 @@ class MergeTransaction:
 
         To have asked makes another commit of that application meanwhile a conflict.
         """
-        generation = int(self._transaction.txnVersion(application_id))
-        return None if generation < 0 else generation
+        listed = None if self._checksum is None else self._checksum.setTransactions()
+        if listed is None or not listed.isDefined():
+            generation = int(self._transaction.txnVersion(application_id))
+            return None if generation < 0 else generation
+        # As Delta's txnVersion does; but the checksum file spares replaying the log.
+        self._transaction.readTxn().addOne(application_id)
+        committed = (each for each in scala_list(listed.get()) if each.appId() == application_id)
+        return next((int(each.version()) for each in committed), None)
 
     def user_metadata_backwards(self) -> Iterator[tuple[int, str]]:
         """Version and ``userMetadata`` of the commits that have one, newest first, as far back as the log goes."""
@@ -134,8 +142,18 @@ class MergeTransaction:
     @cached_property
     def table_size(self) -> tuple[int, int]:
         """Files and bytes of the table as the transaction reads it."""
+        if self._checksum is not None:
+            return int(self._checksum.numFiles()), int(self._checksum.tableSizeBytes())
         snapshot = self._transaction.snapshot()
         return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+
+    @cached_property
+    def _checksum(self) -> JavaObject | None:
+        """What the version's checksum file says of the table, if there is one; it is read with the log."""
+        if not self._use_checksum:
+            return None
+        checksum = self._transaction.snapshot().checksumOpt()
+        return checksum.get() if checksum.isDefined() else None
 
     def num_rows(self) -> int:
         """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
@@ -162,10 +180,24 @@ class MergeTransaction:
         resolved = self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
         return self.file_set(self._transaction.filterFiles(resolved, True))
 
+    def all_files(self) -> FileSet:
+        """All files of the table; they count as read.
+
+        Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
+        has to be replayed by Spark.
+        """
+        listed = None if self._checksum is None else self._checksum.allFiles()
+        if listed is None or not listed.isDefined():
+            return self.filter_files([])
+        files = self.file_set(listed.get())
+        if (files.count, files.num_bytes) != self.table_size:
+            return self.filter_files([])
+        self._transaction.trackReadPredicates(self._gateway.seq([]), False, True)
+        self._transaction.trackFilesRead(files.files)
+        return files
+
     def select_files(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
         """Those of ``candidates`` whose encoded paths are given."""
-        if len(paths) == candidates.count:
-            return candidates
         data_path = self._transaction.deltaLog().dataPath()
         by_name = self._command.generateCandidateFileMap(data_path, candidates.files)
         chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import DAG, Asset, AssetWatcher, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
@@ -195,6 +195,7 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
             task_id="merge_nothing",
             target=str(FOLDER / "unchanged"),
             source=str(FOLDER / "nothing"),
+            deferrable=True,
             **UPSERT,
             **SPARK,
         )

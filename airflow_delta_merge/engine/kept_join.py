@@ -1,0 +1,106 @@
+"""Small merges: source and target are joined once, in one task, and both phases work on the rows that this gives.
+
+A small merge spends its time on planning, compiling and starting jobs, not on rows. The join that finds the matches
+therefore takes along all columns and the rows without a match, where they are needed again; what is written is a
+selection of what is kept. Larger merges read narrow columns first instead, and wide ones of the touched files only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.matches import MatchCounts, match_counts, numbered_by_clause, positions_in
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
+
+#: To open a file takes longer than to read a small one, so more of them are left to several tasks.
+MOST_FILES = 16
+#: Repeated values take next to nothing in a file, but a row is a row to the task.
+MOST_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class KeptJoin:
+    """The join of the source with the candidate files, computed once.
+
+    :param frame: the target's columns, those by which it tracks rows, path and number of the row (NULL in rows of the
+        source that match nothing), the source's columns and its row number (NULL in rows of the target that match
+        nothing), and the number of the clause that takes the target's row. Rows that no later step needs are not there.
+    :param tracking: the columns by which the table tracks its rows.
+    :param totals: what was found in all files together.
+    :param names: the engine's own column names.
+    :param rdd: the JVM object that holds the rows.
+    """
+
+    frame: DataFrame
+    tracking: list[TrackingColumn]
+    totals: MatchCounts
+    names: ColumnNames
+    rdd: JavaObject
+
+    def matching_rows(self) -> DataFrame:
+        """Target rows that match a source row or that a clause takes, the source row beside them."""
+        has_match = F.col(self.names.source_row_id).isNotNull()
+        return self.target_rows().filter(has_match | (F.col(self.names.clause) > 0))
+
+    def target_rows(self, paths: Sequence[str] | None = None) -> DataFrame:
+        """The target's rows, of these files or of all; a row stands there once for each source row it matches."""
+        path = F.col(self.names.file_path)
+        return self.frame.filter(path.isNotNull() if paths is None else path.isin(*paths))
+
+    def unmatched_source_rows(self) -> DataFrame:
+        """The source rows that match nothing."""
+        return self.frame.filter(F.col(self.names.file_path).isNull()).drop(self.names.clause)
+
+    def release(self) -> None:
+        """Give back the memory and disk that the rows take."""
+        self.rdd.unpersist(False)
+
+
+def is_small(merge: MergeContext) -> bool:
+    """Whether candidate files and source together are worth no more than one task.
+
+    Without an equality in the condition each row of one side meets each of the other, which is work for all cores.
+    """
+    candidates, source = merge.candidates, merge.source
+    return (
+        0 < candidates.count <= MOST_FILES
+        and candidates.num_bytes + source.num_bytes <= merge.settings.join_once_bytes
+        and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
+        and bool(merge.statement.equalities())
+    )
+
+
+def join_once(merge: MergeContext) -> KeptJoin:
+    """Join the source with the candidate files and keep what is needed of them."""
+    names, transaction = merge.names, merge.transaction
+    target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
+    joined = target.coalesce(1).join(
+        merge.source.frame.coalesce(1).hint("shuffle_hash"), merge.statement.condition, _join_type(merge)
+    )
+    is_target_row = F.col(names.file_path).isNotNull()
+    has_match = F.col(names.source_row_id).isNotNull()
+    clause = F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0))
+    # The number is unique in all files only where it is not the row's index in its file; who asks for the totals of
+    # several files asks for those of each file.
+    frame, totals = merge.gateway.checkpoint(
+        joined.select("*", clause.alias(names.clause)),
+        merge.source.storage_level,
+        match_counts(merge, is_target_row & has_match, F.col(names.row_index), F.col(names.clause)),
+    )
+    counts = MatchCounts.of(totals, len(merge.target_clauses))
+    return KeptJoin(frame, tracking, counts, names, merge.gateway.checkpoint_rdd(frame))
+
+
+def _join_type(merge: MergeContext) -> str:
+    keeps_target = not merge.transaction.writes_deletion_vectors or bool(merge.clauses_of("not matched by source"))
+    if merge.insert_clauses:
+        return "full" if keeps_target else "right"
+    return "left" if keeps_target else "inner"

@@ -1,0 +1,123 @@
+"""Which target rows match the source, and which clause takes each: the plans of a merge's first phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.output import only_changes, target_row_clause
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import FileSet
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+#: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it; a row's index in its file has
+#: fewer.
+_ROW_BITS = 33
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """What was found in a file, or in a part of one that a task read by itself.
+
+    :param pairs: pairs of a source row and a target row that match.
+    :param matched_rows: distinct target rows in them.
+    :param clauses: rows that each clause takes, in the order of the clauses' numbers; a row counts once for each pair.
+    """
+
+    pairs: int
+    matched_rows: int
+    clauses: tuple[int, ...]
+
+    @classmethod
+    def of(cls, values: dict[str, Any], clauses: int) -> MatchCounts:
+        """From the values of :func:`match_counts`."""
+        return cls(values["pairs"], values["matched_rows"], tuple(values[f"clause_{n}"] for n in range(1, clauses + 1)))
+
+
+def match_counts(merge: MergeContext, matched: Column, number: Column, clause: Column) -> list[Column]:
+    """Aggregates that tell :class:`MatchCounts` of rows.
+
+    :param matched: whether a source row stands beside the target row.
+    :param number: the target row's number (long).
+    :param clause: the number of the clause that takes it.
+    """
+    distinct = merge.gateway.distinct_count(F.when(matched, number))
+    clauses = range(1, len(merge.target_clauses) + 1)
+    return [
+        F.count_if(matched).alias("pairs"),
+        distinct.alias("matched_rows"),
+        *(F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in clauses),
+    ]
+
+
+def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column] = ()) -> DataFrame:
+    """The target's rows in ``files``, each with its file's path and a number.
+
+    The number is the row's index in its file where positions must be the same in each read (deletion vectors, change
+    data); else it is only unique in this read, which spares the reader the index.
+
+    :param where: predicates that the rows must fulfil.
+    """
+    transaction, names = merge.transaction, merge.names
+    return transaction.target.frame_with_positions(
+        files,
+        path=names.file_path,
+        row_index=names.row_index,
+        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
+        where=where,
+    )
+
+
+def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
+    """Number of the clause that takes a target row beside which its source row stands, 0 when none does."""
+    number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
+    if not merge.update_only_changed:
+        return number
+    statement = merge.statement
+    return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
+
+
+def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
+    """What is known of matches, see :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches`.
+
+    :param rows: target rows with path and number, source rows beside them with theirs.
+    """
+    names, row_id = merge.names, F.col(merge.names.source_row_id)
+    # Fresh names for all: these rows are later joined with the source that they came from.
+    return rows.select(
+        F.col(names.file_path).alias("path"),
+        F.col(names.row_index).alias("row_index"),
+        row_id.alias(names.matched_row_id),
+        F.col(names.clause).alias("clause"),
+    )
+
+
+def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
+    """Join the candidate files' rows with the source, reading only what the conditions need."""
+    names = merge.names
+    by_source = merge.clauses_of("not matched by source")
+    target = positions_in(merge, candidates, where=[] if by_source else merge.row_predicates)
+    joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
+    has_match = F.col(names.source_row_id).isNotNull()
+    matches = matches_of(merge, joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)))
+    if not by_source:
+        return matches
+    return matches.filter(F.col(names.matched_row_id).isNotNull() | (F.col("clause") > 0))
+
+
+def count_by_file(merge: MergeContext, matches: DataFrame) -> list[tuple[str, MatchCounts]]:
+    """The encoded path of each file with a match, or of a part of one, and what was found there."""
+    number = F.col("row_index")
+    counts = match_counts(
+        merge,
+        F.col(merge.names.matched_row_id).isNotNull(),
+        number.bitwiseAND((1 << _ROW_BITS) - 1),
+        F.col("clause"),
+    )
+    rows = matches.groupBy("path", F.shiftright(number, _ROW_BITS)).agg(*counts).collect()
+    return [(row["path"], MatchCounts.of(row.asDict(), len(merge.target_clauses))) for row in rows]

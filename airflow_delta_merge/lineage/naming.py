@@ -1,0 +1,35 @@
+"""Tables as OpenLineage names them: by namespace, which is their store, and name, which is where they lie there."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from airflow_delta_merge.assets.delta import delta_asset
+from airflow_delta_merge.config import MergeTarget
+
+#: Namespace of tables whose place is not known; in it they have the names by which Spark knows them.
+NAMED_TABLES = "delta://table"
+
+
+def dataset_of_uri(uri: str) -> tuple[str, str]:
+    """Namespace and name of a ``delta://`` URI.
+
+    ``delta://file/lake/day`` is ``/lake/day`` in ``file``, ``delta://s3/bucket/day`` is ``day`` in ``s3://bucket``. A
+    table by name, ``delta://table/sales.day``, is ``sales.day`` in ``delta://table``.
+    """
+    parts = urlsplit(uri)
+    store, path = parts.netloc, unquote(parts.path)
+    if store == "file":
+        return "file", path
+    if store == "table":
+        return NAMED_TABLES, path.lstrip("/")
+    authority, _, name = path.lstrip("/").partition("/")
+    return f"{store}://{authority}", name or "/"
+
+
+def dataset_of_path(path: str) -> tuple[str, str] | None:
+    """None for a relative path, which is another one on each machine."""
+    try:
+        return dataset_of_uri(delta_asset(MergeTarget(path=path)).uri)
+    except ValueError:
+        return None
