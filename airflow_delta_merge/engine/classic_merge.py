@@ -146,7 +146,7 @@ class ClassicMergeExecutor:
             how = "whose rows are marked by deletion vectors straight from the matches"
             if not self.writes_new_versions:
                 how += ", and not written again"
-            elif touched.kept is None and updates_need_only_the_source(self._merge):
+            elif self._updates_from_source_alone(touched):
                 how += ", and the new rows come from the source alone"
         source = "the source is broadcast" if self._merge.source.is_small else "the source is shuffled"
         if touched.kept is not None:
@@ -191,9 +191,12 @@ class ClassicMergeExecutor:
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""
         merge = self._merge
-        if touched.kept is None and self._deletion_vectors and updates_need_only_the_source(merge):
+        if self._updates_from_source_alone(touched):
             return updates_of_matches(merge, touched), []
         return rewritten_rows(merge, touched, keep_unmodified=not self._deletion_vectors)
+
+    def _updates_from_source_alone(self, touched: TouchedFiles) -> bool:
+        return self._deletion_vectors and touched.kept is None and updates_need_only_the_source(self._merge)
 
     def unmatched_rows(self, touched: TouchedFiles) -> DataFrame:
         """The source rows that appear in no match."""

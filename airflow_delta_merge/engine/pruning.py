@@ -36,12 +36,11 @@ _WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
 #: The source's range of a key is cut into so many equal parts to find its clusters.
 _PARTS = 64
 
-#: From the smallest to the greatest value, both included; as integers for whole types.
-Range = tuple[Any, Any]
-
-
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
+
+#: From the smallest to the greatest value, both included; as integers for whole types.
+Range = tuple[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,7 @@ class Harness:
         builtin = self._run(case, folder / "builtin", self._merge_builtin)
         self._check_case_itself(case, builtin)
         if not (oracle_only or self.oracle_only):
-            for way, confs in WAYS.items():
-                ours = self._run(replace(case, confs={**confs, **case.confs}), folder / way, self._merge_ours)
+            for ours in self._ours(case, folder):
                 if isinstance(ours.error, NotImplementedError):
                     assert not ours.committed, "raised NotImplementedError after it had committed"
                     pytest.xfail(f"not there yet: {ours.error}")
@@ -114,14 +113,17 @@ class Harness:
             self._check_case_itself(like, builtin)
         if self.oracle_only:
             return
-        for way, confs in WAYS.items():
-            ours = self._run(replace(case, confs={**confs, **case.confs}), folder / way, self._merge_ours)
+        for ours in self._ours(case, folder):
             if ours.error:
-                raise AssertionError(f"{case}, {way}: it fails: {ours.error}") from ours.error
+                raise AssertionError(f"{case}, {ours.path.name}: it fails: {ours.error}") from ours.error
             assert ours.num_rows == builtin.num_rows
             names = self._read(builtin.path).columns
             bags = self._bags(self._read(builtin.path), self._read(ours.path).toDF(*names))
             assert bags[0] == bags[1]
+
+    def _ours(self, case: Case, folder: Path) -> Iterator[Outcome]:
+        for way, confs in WAYS.items():
+            yield self._run(replace(case, confs={**confs, **case.confs}), folder / way, self._merge_ours)
 
     def _run(self, case: Case, path: Path, engine: Callable[[str, Outcome], None]) -> Outcome:
         shutil.copytree(self._template(case.table), path)

@@ -246,9 +246,7 @@ class ResolvedMerge:
     def conjuncts_of_every_candidate(self) -> list[Column]:
         """Those of them that each NOT MATCHED BY SOURCE clause's condition has, too, such as the bounds of a window."""
         conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
-        by_clause = [self._conjuncts(condition.get()) for condition in conditions if condition.isDefined()]
-        if len(by_clause) < len(conditions):
-            return []
+        by_clause = [self._conjuncts(each.get()) if each.isDefined() else [] for each in conditions]
         shared = [
             conjunct
             for conjunct in self._conjuncts(self.command.condition())

@@ -66,13 +66,13 @@ class MergeTransaction:
 
         To have asked makes another commit of that application meanwhile a conflict.
         """
-        listed = None if self._checksum is None else self._checksum.setTransactions()
-        if listed is None or not listed.isDefined():
+        listed = self._listed("setTransactions")
+        if listed is None:
             generation = int(self._transaction.txnVersion(application_id))
             return None if generation < 0 else generation
         # As Delta's txnVersion does; but the checksum file spares replaying the log.
         self._transaction.readTxn().addOne(application_id)
-        committed = (each for each in scala_list(listed.get()) if each.appId() == application_id)
+        committed = (each for each in scala_list(listed) if each.appId() == application_id)
         return next((int(each.version()) for each in committed), None)
 
     def user_metadata_backwards(self) -> Iterator[tuple[int, str]]:
@@ -155,6 +155,13 @@ class MergeTransaction:
         checksum = self._transaction.snapshot().checksumOpt()
         return checksum.get() if checksum.isDefined() else None
 
+    def _listed(self, name: str) -> JavaObject | None:
+        """A JVM sequence of actions that the checksum file has, if it was small enough to be put there."""
+        if self._checksum is None:
+            return None
+        listed = getattr(self._checksum, name)()
+        return listed.get() if listed.isDefined() else None
+
     def num_rows(self) -> int:
         """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
         rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
@@ -186,11 +193,9 @@ class MergeTransaction:
         Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
         has to be replayed by Spark.
         """
-        listed = None if self._checksum is None else self._checksum.allFiles()
-        if listed is None or not listed.isDefined():
-            return self.filter_files([])
-        files = self.file_set(listed.get())
-        if (files.count, files.num_bytes) != self.table_size:
+        listed = self._listed("allFiles")
+        files = None if listed is None else self.file_set(listed)
+        if files is None or (files.count, files.num_bytes) != self.table_size:
             return self.filter_files([])
         self._transaction.trackReadPredicates(self._gateway.seq([]), False, True)
         self._transaction.trackFilesRead(files.files)
