@@ -54,7 +54,7 @@ demo: java install ## Three days of real flights through Airflow into a Delta ta
 test: java install $(CLASSES) ## The suite, with one in 60 cases of ours against Delta's own MERGE (ARGS="-k word" for a part)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-test-all: java install $(CLASSES) ## The suite with every case; takes an hour or so
+test-all: java install $(CLASSES) ## The suite with every case; takes about an hour and a half
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
 
 test-cluster: java install ## Merges on a standalone Spark cluster of two workers, which the tests start themselves

@@ -13,9 +13,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 READY_SECONDS = 420  # on a machine with other things to do
 POLL_SECONDS = 1.0
@@ -56,6 +56,22 @@ class RealAirflow:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[Self]:
+        """This Airflow with its API server and DAG processor; all its processes end with the block.
+
+        Tasks that start before the API answers are lost, so there is no scheduler before it does: whoever wants one
+        starts it then.
+        """
+        self.write_config()
+        self.migrate()
+        try:
+            self.start("api-server", "dag-processor")
+            self.wait_until_ready()
+            yield self
+        finally:
+            self.stop()
 
     def write_config(self) -> None:
         """Write ``airflow.cfg``; that way one can look around later with nothing but AIRFLOW_HOME set."""

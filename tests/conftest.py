@@ -42,7 +42,7 @@ SESSION_SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
-# A differential case takes some seconds of processor time and there are about 1,000: all take 40 minutes or more.
+# A differential case takes some seconds of processor time and there are about 1,000: all take more than an hour.
 ONE_CASE_IN = 60
 
 JVM_OPTIONS = "-XX:+UseSerialGC"

@@ -336,15 +336,16 @@ class DeltaMergeOperator(BaseOperator):
         settings = self.hook.settings
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", config.to_sql())
+        lineage = is_lineage_sent()
         if self.deferrable:
-            self._start(context, config, identity, settings.history_server_url)
+            self._start(context, config, identity, settings.history_server_url, lineage=lineage)
         with self._skipping_empty_source(config.guards.on_empty_source):
             result = self.hook.merge(
                 config,
                 identity=identity,
                 max_commit_attempts=self.max_commit_attempts,
                 on_application=partial(self._link_application, context),
-                on_lineage=self._keep_columns if is_lineage_sent() else None,
+                on_lineage=self._keep_columns if lineage else None,
             )
         return self._complete(context, config.target, result)
 
@@ -354,14 +355,13 @@ class DeltaMergeOperator(BaseOperator):
         config: MergeConfig | MergeStatement,
         identity: MergeIdentity | None,
         history_server_url: str | None,
+        *,
+        lineage: bool,
     ) -> NoReturn:
         """Start the merge, and leave this worker until it has ended."""
-        from airflow_delta_merge.lineage.openlineage import is_lineage_sent
         from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 
-        kept = self.hook.start(
-            config, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=is_lineage_sent()
-        )
+        kept = self.hook.start(config, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=lineage)
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout

@@ -172,18 +172,10 @@ class Once(RealAirflow):
 @contextmanager
 def running(folder: Path, settings: Any = None) -> Iterator[Once]:
     """An Airflow in ``folder`` that runs, and has its DAGs."""
-    with (folder / "log").open("ab") as log:
-        airflow = Once(folder, log, settings)
-        try:
-            airflow.write_config()
-            airflow.migrate()
-            airflow.start("api-server", "dag-processor")
-            airflow.wait_until_ready()
-            airflow.start("scheduler --skip-serve-logs")
-            airflow.wait(airflow.has_dags)
-            yield airflow
-        finally:
-            airflow.stop()
+    with (folder / "log").open("ab") as log, Once(folder, log, settings).serving() as airflow:
+        airflow.start("scheduler --skip-serve-logs")
+        airflow.wait(airflow.has_dags)
+        yield airflow
 
 
 def with_canary(airflow: Once) -> list[Path]:

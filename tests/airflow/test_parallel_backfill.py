@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -69,36 +69,26 @@ def airflow(tmp_path: Path) -> Iterator[RealAirflow]:
             settings={"core": {"parallelism": 3}},
             environment={"DELTA_MERGE_TESTS": str(tmp_path)},
         )
-        airflow.write_config()
-        airflow.migrate()
-        try:
-            airflow.start("api-server", "dag-processor")
-            airflow.wait_until_ready()
+        with airflow.serving():
             yield airflow
-        finally:
-            airflow.stop()
 
 
-def wait_for_dag(airflow: RealAirflow) -> None:
+def wait(airflow: RealAirflow, path: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Ask Airflow's API until it gives an answer for which the condition is true."""
     until = time.monotonic() + PATIENCE_SECONDS
+    answer = None
     while True:
         with suppress(urllib.error.HTTPError):
-            airflow.call("/api/v2/dags/days")
-            return
-        assert time.monotonic() < until
-        time.sleep(1)
-
-
-def wait_for_runs(airflow: RealAirflow) -> list[dict[str, Any]]:
-    """The runs of all days, when each has ended."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        runs = airflow.call("/api/v2/dags/days/dagRuns?limit=100")["dag_runs"]
-        if len(runs) >= NUM_DAYS and all(run["state"] in ("success", "failed") for run in runs):
-            return list(runs)
-        assert time.monotonic() < until, [(run["dag_run_id"], run["state"]) for run in runs]
+            if condition(answer := airflow.call(path)):
+                return answer
+        assert time.monotonic() < until, answer
         airflow.check_alive()
         time.sleep(2)
+
+
+def have_ended(runs: dict[str, Any]) -> bool:
+    states = [run["state"] for run in runs["dag_runs"]]
+    return len(states) >= NUM_DAYS and all(state in ("success", "failed") for state in states)
 
 
 @pytest.mark.slow
@@ -112,7 +102,7 @@ def test_thirty_days_at_once_are_thirty_days_one_after_the_other(airflow: RealAi
     airflow_command = Path(sys.executable).parent / "airflow"
     options = ["--dag-id", "days", "--max-active-runs", "4"]
     days = ["--from-date", f"{DAYS[0]}T00:00:00+01:00", "--to-date", f"{DAYS[-1]}T23:00:00+02:00"]
-    wait_for_dag(airflow)
+    wait(airflow, "/api/v2/dags/days", lambda dag: True)
     done = subprocess.run(
         [airflow_command, "backfill", "create", *options, *days],
         env=airflow.environment(),
@@ -124,7 +114,7 @@ def test_thirty_days_at_once_are_thirty_days_one_after_the_other(airflow: RealAi
     assert done.returncode == 0, done.stdout
     # Not before: the command writes all runs at once, for which SQLite has no patience beside a scheduler.
     airflow.start("scheduler --skip-serve-logs")
-    runs = wait_for_runs(airflow)
+    runs = wait(airflow, "/api/v2/dags/days/dagRuns?limit=100", have_ended)["dag_runs"]
 
     assert [run["state"] for run in runs] == ["success"] * NUM_DAYS
     found = DeltaTable(table)

@@ -43,16 +43,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
             },
             environment={"DELTA_MERGE_TESTS": str(tmp_path)},
         )
-        airflow.write_config()
-        airflow.migrate()
-        try:
-            airflow.start("api-server", "dag-processor")
-            # Tasks that start before the API answers are lost, so there is no scheduler before it does.
-            airflow.wait_until_ready()
+        with airflow.serving():
             airflow.start("scheduler --skip-serve-logs", TRIGGERER)
             yield airflow
-        finally:
-            airflow.stop()
 
 
 @pytest.fixture(scope="module")

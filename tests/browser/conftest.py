@@ -135,17 +135,11 @@ def airflow(browser: Browser, folder: Path, files: str, history_server: str) -> 
             settings={"core": {"test_connection": "Enabled"}},
             environment={"DELTA_MERGE_TESTS": str(folder), "TMPDIR": str(folder / "tmp")},
         )
-        airflow.write_config()
-        airflow.migrate()
-        try:
-            airflow.start("api-server", "dag-processor")
-            airflow.wait_until_ready()
+        with airflow.serving():
             airflow.call("/api/v2/connections", connection)
             airflow.start("scheduler --skip-serve-logs")
             wait(airflow, lambda: _state_of_run(airflow, "orders_report") == "success")
             yield airflow
-        finally:
-            airflow.stop()
 
 
 @pytest.fixture
