@@ -34,8 +34,8 @@ _CONNECTION_TYPE = {
         },
         "aws_conn_id": {
             "label": "AWS connection",
-            "description": "For tables and sources in S3 (s3a://): a connection of type aws, with its keys. The jars of "
-            "Hadoop's S3A driver then go along.",
+            "description": "For tables and sources in S3 (s3a://): a connection of type aws, with its keys. The jars "
+            "of Hadoop's S3A driver then go along.",
             "schema": _OPTIONAL_TEXT,
         },
         "namespace": {
