@@ -9,9 +9,13 @@ from airflow.sdk import DAG
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
-from tests.airflow.conftest import SPARK
 
 BUCKET = "s3a://{{ dag_run.conf['bucket'] }}"
+SPARK = {
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 with DAG("orders_in_s3", schedule=None, start_date=datetime(2026, 1, 1)):
     merge = DeltaMergeOperator(
