@@ -9,6 +9,7 @@ from airflow.sdk import DAG, task
 
 from airflow_delta_merge.config import when_matched_update, when_not_matched_insert_all
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 
 SUBMIT = Path(__file__).resolve().parents[2] / "faults" / "seam" / "spark-submit"
 COUNT = {
@@ -103,3 +104,15 @@ with DAG("once_deferrable_function", schedule=None, start_date=datetime(2026, 1,
         return COUNT["source"]
 
     merge()
+
+with DAG("once_s3_deferred", schedule=None, start_date=datetime(2026, 1, 1)):
+    IN_S3 = "s3a://{{ dag_run.conf['bucket'] }}/orders"
+    DeltaMergeOperator(
+        task_id="merge",
+        target=IN_S3,
+        **COUNT | {"spark_binary": None, "verbose": True},
+        create_table=True,
+        deferrable=True,
+    )
+    # Begins when the merge does, so it waits in the triggerer.
+    DeltaTableSensor(task_id="table", path=IN_S3, version=1, aws_conn_id="my_lake", poke_interval=2, deferrable=True)
