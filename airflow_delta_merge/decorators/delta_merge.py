@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NEEDED = ("target", "on", "clauses")
 # With none of these in the decorator the function returns the whole merge.
 _SAYING_WHAT = (*_NEEDED, "pattern")
-_OF_THE_FUNCTION = ("source", "sql")
+_OF_THE_FUNCTION = ("source", "sql", "merges")
 # What belongs to a merge, with what each is when it isn't given.
 _PARTS: dict[str, Any] = {
     **{name: nothing for name, nothing in PARTS_OF_A_STATEMENT.items() if name not in _OF_THE_FUNCTION},

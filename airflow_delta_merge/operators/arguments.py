@@ -139,6 +139,19 @@ def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
     return pattern_from_dict(arguments["pattern"]).to_config(**given)
 
 
+def build_merge(arguments: Mapping[str, Any], sql: str | None) -> MergeConfig | MergeStatement:
+    """What these arguments, or a statement, merge.
+
+    :param arguments: as for :func:`build_config`.
+    :param sql: a statement instead, of which ``update_only_changed`` and ``guards`` are told beside it.
+    :raises MergeConfigError: when there is no such merge.
+    """
+    if sql is None:
+        return build_config(arguments)
+    guards = MergeGuards(**arguments["guards"])
+    return MergeStatement(sql=sql, update_only_changed=arguments["update_only_changed"], guards=guards)
+
+
 def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:
     """Check at parse whether the arguments go together, and each of them as far as it is known.
 
@@ -207,7 +220,7 @@ def _known_window(window: Any) -> Any:
     """The window without what only the run knows; then it is some day."""
     if not isinstance(window, Mapping):
         return None if _is_output(window) else window
-    known = {name: value for name, value in window.items() if not _is_unknown(value)}
+    known = {name: value for name, value in window.items() if not is_unknown(value)}
     if not {"start", "end"} <= known.keys():
         known |= _SOME_DAY
     return {"column": "template", **known}
@@ -232,23 +245,24 @@ def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:
     """The guards without those that hold templates or outputs."""
     fail_if = guards["fail_if"]
     if isinstance(fail_if, Mapping):
-        fail_if = {name: 0 if _is_unknown(value) else value for name, value in fail_if.items()}
+        fail_if = {name: 0 if is_unknown(value) else value for name, value in fail_if.items()}
     elif isinstance(fail_if, list):
-        fail_if = [condition for condition in fail_if if not _is_unknown(condition)]
+        fail_if = [condition for condition in fail_if if not is_unknown(condition)]
     known = {**guards, "fail_if": fail_if, "expect_source": _known_expectations(guards["expect_source"])}
-    return {name: value for name, value in known.items() if not _is_unknown(value)}
+    return {name: value for name, value in known.items() if not is_unknown(value)}
 
 
 def _known_expectations(expected: Any) -> Any:
     """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
     if not isinstance(expected, Mapping):
-        return None if _is_unknown(expected) else expected
-    known = {name: part for name, part in expected.items() if not _is_unknown(part) and not _holds_output(part)}
+        return None if is_unknown(expected) else expected
+    known = {name: part for name, part in expected.items() if not is_unknown(part) and not _holds_output(part)}
     # With nothing known left there is nothing to check; nor with what of it is expected unknown.
     return _fill(known, count(1)) if len(known) == len(expected) or known.keys() - {"sample"} else None
 
 
-def _is_unknown(value: Any) -> bool:
+def is_unknown(value: Any) -> bool:
+    """Whether only the run knows what it is: a template, or what another task returns."""
     return _is_template(value) or _is_output(value)
 
 

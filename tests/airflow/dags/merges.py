@@ -95,6 +95,24 @@ with DAG("merge_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
         DeltaMergeSensor(task_id="each_five", external_task_id="merge", at_least={"num_inserted_rows": 5}),
     ]
 
+with DAG("merge_several", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task
+    def merges() -> list[dict]:
+        """What an upstream task found to be merged."""
+        return [
+            {"target": str(FOLDER / name), "source": f"SELECT id, '{name}' AS name FROM range(3)", "on": ["id"],
+             "clauses": [{"kind": "not_matched", "action": "insert_all"}]}
+            for name in ("several_a", "several_b")
+        ]  # fmt: skip
+
+    several = DeltaMergeOperator(task_id="merge", merges=merges(), **SPARK)
+    several >> [
+        DeltaMergeSensor(task_id="each", external_task_id="merge", at_least={"num_inserted_rows": 3}),
+        DeltaMergeSensor(task_id="each_four", external_task_id="merge", at_least={"num_inserted_rows": 4}),
+    ]
+    several >> note.override(task_id="told").partial(inserted=0, touched=0, rendered="").expand(whole=several.output)
+
 with DAG("merge_decorated", schedule=None, start_date=datetime(2026, 1, 1)):
 
     @task.delta_merge(target="{{ dag_run.conf['target'] }}", conn_id="own_type", **UPSERT)
