@@ -231,6 +231,12 @@ def scala_list(sequence: JavaObject) -> list[Any]:
     return [sequence.apply(position) for position in range(sequence.size())]
 
 
+def scala_texts(sequence: JavaObject) -> list[str]:
+    """The elements of a Scala sequence as texts, in one call however many there are; none may hold a NUL."""
+    text = str(sequence.mkString("\0"))
+    return text.split("\0") if text else []
+
+
 def jdf(frame: DataFrame) -> JavaObject:
     """PySpark's DataFrame as the JVM's."""
     return frame._jdf
