@@ -209,8 +209,9 @@ class KeptApplication:
         if here != host:
             return ApplicationEnd(
                 error=f"Spark was started on {host}, but the triggerer runs on {here} and cannot follow it from there. "
-                f"Have a triggerer run on {host}, or set deferrable=False. That Spark application ends by itself, "
-                f"at the latest {SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                f"Have a triggerer run on {host}, with several such machines by queues of triggerers, or set "
+                "deferrable=False. That Spark application ends by itself, at the latest "
+                f"{SILENCE_SECONDS / 60:.0f} minutes after it was started.",
                 another_try_helps=False,
             )
         if self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK):

@@ -92,6 +92,9 @@ for name, deferrable in (("blocking", False), ("deferrable", True)):
             **LINKED | {"source": "{{ dag_run.conf['source'] }}", "on_empty_source": "skip", "retries": 1},
         )
 
+with DAG("once_deferrable_here", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(task_id="merge", deferrable=True, queue="here", **LINKED)
+
 with DAG("once_deferrable_timeout", schedule=None, start_date=datetime(2026, 1, 1)):
     DeltaMergeOperator(task_id="merge", deferrable=True, execution_timeout=timedelta(seconds=15), **LINKED)
 
