@@ -10,6 +10,8 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
 from airflow_delta_merge.config import (
     CreateTable,
     MergeClause,
@@ -23,6 +25,7 @@ from airflow_delta_merge.config import (
     SourceExpectations,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.places import as_source, as_target, spark_path
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 #: How the name of a file ends whose content Airflow takes for an argument.
@@ -104,6 +107,8 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return str(value)
+    if isinstance(value, ObjectStoragePath):
+        return spark_path(value)
     if isinstance(value, Mapping):
         items = {name: to_plain(item) for name, item in value.items()}
         return value if type(value) is dict and _are_same(items.values(), value.values()) else items
@@ -116,6 +121,16 @@ def to_plain(value: Any) -> Any:
 
 def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
     return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def plain_target(target: Any) -> Any:
+    """A target as :func:`to_plain` makes it, also from a Delta table's asset."""
+    return to_plain(as_target(target))
+
+
+def plain_source(source: Any) -> Any:
+    """A source as :func:`to_plain` makes it, also from an asset."""
+    return to_plain(as_source(source))
 
 
 def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
@@ -133,6 +148,8 @@ def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
     :raises MergeConfigError: when there is no such merge.
     """
     given = {name: value for name, value in arguments.items() if name != "pattern"}
+    # Other tasks may have returned them.
+    given |= {"target": plain_target(given["target"]), "source": plain_source(given["source"])}
     if arguments["pattern"] is None:
         return MergeConfig(**given)
     given = {name: value for name, value in given.items() if name not in _PARTS_OF_A_PATTERN}
@@ -283,7 +300,7 @@ def _is_template(value: Any) -> bool:
 
 def _is_output(value: Any) -> bool:
     """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
-    return not isinstance(value, os.PathLike) and callable(getattr(value, "resolve", None))
+    return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
 
 
 def _holds_output(value: Any) -> bool:

@@ -41,6 +41,8 @@ from airflow_delta_merge.operators.arguments import (
     build_merge,
     check_arguments,
     check_rendered_conf,
+    plain_source,
+    plain_target,
     to_plain,
     window_template,
 )
@@ -48,7 +50,7 @@ from airflow_delta_merge.operators.description import describe
 from airflow_delta_merge.operators.several import PARTS_OF_A_MERGE, build_merges, check_merges, plain_merges
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
+    from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_delta_merge.column_lineage import ColumnLineage
@@ -80,11 +82,12 @@ class DeltaMergeOperator(BaseOperator):
     source rows for one target row …) fails without Airflow's retries.
 
     :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
-        :class:`~airflow_delta_merge.config.MergeTarget` or a dict like it. (templated)
+        :class:`~airflow_delta_merge.config.MergeTarget`, a dict like it, an ``ObjectStoragePath`` or the table's asset.
+        (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``); also the name of a ``.sql`` file with a query, or
-        what an upstream task returned. (templated)
+        (``{"path": "/in/day.csv", "options": {"header": True}}``); also an ``ObjectStoragePath`` or an asset, the name
+        of a ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
@@ -192,8 +195,8 @@ class DeltaMergeOperator(BaseOperator):
     def __init__(
         self,
         *,
-        target: MergeTarget | str | Mapping[str, Any] | None = None,
-        source: MergeSource | str | Sequence[str] | Mapping[str, Any] | None = None,
+        target: MergeTarget | str | Mapping[str, Any] | ObjectStoragePath | Asset | None = None,
+        source: MergeSource | str | Sequence[Any] | Mapping[str, Any] | ObjectStoragePath | Asset | None = None,
         on: str | Sequence[str] | None = None,
         clauses: Iterable[MergeClause | Mapping[str, Any]] | None = None,
         pattern: Pattern | Mapping[str, Any] | None = None,
@@ -234,8 +237,8 @@ class DeltaMergeOperator(BaseOperator):
         if asset_events != "never":
             kwargs["outlets"] = [*(kwargs.get("outlets") or ()), MERGED_TABLES]
         super().__init__(**kwargs)
-        self.target = to_plain(target)
-        self.source = to_plain(source)
+        self.target = plain_target(target)
+        self.source = plain_source(source)
         self.on = to_plain(on)
         self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
         self.pattern = to_plain(pattern)

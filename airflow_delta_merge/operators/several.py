@@ -13,6 +13,8 @@ from airflow_delta_merge.operators.arguments import (
     build_merge,
     check_arguments,
     is_unknown,
+    plain_source,
+    plain_target,
     to_plain,
     window_template,
 )
@@ -77,9 +79,10 @@ def _plain_merge(merge: Any) -> Any:
     """A merge as a dict of arguments."""
     if isinstance(merge, (MergeConfig, MergeStatement)):
         merge = merge.to_dict()
-    plain = to_plain(merge)
-    if not isinstance(plain, Mapping):
-        return plain
+    if not isinstance(merge, Mapping):
+        return to_plain(merge)
+    places = {"target": plain_target, "source": plain_source}
+    plain = {name: places.get(name, to_plain)(part) for name, part in merge.items()}
     # What a config's dict has beside the arguments.
     return {name: part for name, part in plain.items() if name not in ("version", "guards")} | plain.get("guards", {})
 

@@ -91,6 +91,7 @@ def test_gates_pass_fail_and_skip(merged: tuple[Run, Path]) -> None:
 
 def test_several_merges_in_one_task(dags: dict[str, Any]) -> None:
     first, second = (tables.create_table(HOME / name) for name in ("several_a", "several_b"))
+    (HOME / "several.csv").write_text("id,name\n1,x\n2,y\n3,z\n")
     run = Run(dags["merge_several"])
     assert run.states == {
         "merges": "success",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow.sdk import DAG, Asset, AssetWatcher, ObjectStoragePath, task
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
@@ -100,11 +100,12 @@ with DAG("merge_several", schedule=None, start_date=datetime(2026, 1, 1)):
     @task
     def merges() -> list[dict]:
         """What an upstream task found to be merged."""
+        insert = {"on": ["id"], "clauses": [{"kind": "not_matched", "action": "insert_all"}]}
+        source = {"path": ObjectStoragePath(f"file://{FOLDER}/several.csv"), "options": {"header": True}}
         return [
-            {"target": str(FOLDER / name), "source": f"SELECT id, '{name}' AS name FROM range(3)", "on": ["id"],
-             "clauses": [{"kind": "not_matched", "action": "insert_all"}]}
-            for name in ("several_a", "several_b")
-        ]  # fmt: skip
+            {"target": str(FOLDER / "several_a"), "source": "SELECT id, 'a' AS name FROM range(3)", **insert},
+            {"target": str(FOLDER / "several_b"), "source": source, **insert},
+        ]
 
     several = DeltaMergeOperator(task_id="merge", merges=merges(), **SPARK)
     several >> [
