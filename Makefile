@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all test-cluster test-browser errors lint format fuzz chaos bench docs clean \
+.PHONY: help java install demo test test-all test-cluster test-s3 test-browser errors lint format fuzz chaos bench docs clean \
 	build test-wheel test-lowest licenses sbom
 
 BIN := .venv/bin
@@ -27,7 +27,7 @@ MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/memin
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=$$(( w < most ? w : most )); echo $$(( w > 1 ? w : 1 )))
 
 # Sessions of some minutes are over before the work of Java's second compiler pays off.
-test test-cluster test-browser chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+test test-cluster test-s3 test-browser chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ test-all: java install $(CLASSES) ## The suite with every case; takes about an h
 
 test-cluster: java install ## Merges on a standalone Spark cluster of two workers, which the tests start themselves
 	@$(BIN)/pytest tests/cluster --all-cases $(ARGS)
+
+test-s3: java install ## Merges into tables in S3, by a server that the tests start themselves
+	@$(BIN)/pytest tests/object_storage --all-cases $(ARGS)
 
 test-browser: java install $(INSTALLED_FOR_BROWSER) ## The provider in Airflow's UI, seen by a Chromium (ARGS=--screenshots for the pictures of the docs)
 	@scripts/chromium.sh

@@ -6,11 +6,13 @@ and re-ship thirty-three at each start, which costs six to eight seconds.
 They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
 On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
 
-``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas.
+``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas; with ``--s3a``
+those of Hadoop's S3A driver too (:mod:`airflow_delta_merge.s3a_jars`), which lie in the same folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import http.client
 import logging
@@ -20,6 +22,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_delta_merge.exceptions import DeltaMergeError
@@ -45,7 +49,36 @@ log = logging.getLogger(__name__)
 
 
 class DeltaJarsError(DeltaMergeError):
-    """Delta's jars are not on this machine and could not be fetched."""
+    """Delta's jars, or those of the S3A driver, are not on this machine and could not be fetched."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One jar of a Maven repository.
+
+    :param group: the group, e.g. ``io.delta``.
+    :param artifact: the artifact's name.
+    :param version: its version.
+    :param sha256: the SHA-256 of the jar, in hexadecimal digits.
+    """
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def url(self) -> str:
+        """Its address at Maven Central or the mirror that is named in its place."""
+        base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
+        return "/".join([base.rstrip("/"), *self.group.split("."), self.artifact, self.version, self.file_name])
+
+
+_DELTA_JARS = [Jar("io.delta", artifact, DELTA_VERSION, sha256) for artifact, sha256 in SHA256_OF_ARTIFACT.items()]
 
 
 def jars_folder() -> Path:
@@ -61,8 +94,7 @@ def delta_jars() -> list[str]:
 
     :raises DeltaJarsError: when a jar is neither there nor to be had; the message tells how to bring it there.
     """
-    folder = jars_folder()
-    return [str(_ensure(folder, artifact)) for artifact in SHA256_OF_ARTIFACT]
+    return fetched(_DELTA_JARS)
 
 
 def have_delta_jars() -> bool:
@@ -70,52 +102,63 @@ def have_delta_jars() -> bool:
 
     :raises DeltaJarsError: when it can't.
     """
+    return have(_DELTA_JARS)
+
+
+def fetched(jars: Iterable[Jar]) -> list[str]:
+    """The absolute paths of jars, fetched first if they are missing or damaged.
+
+    :raises DeltaJarsError: as :func:`delta_jars`.
+    """
     folder = jars_folder()
-    for artifact, expected in SHA256_OF_ARTIFACT.items():
-        path, found = _look(folder, artifact)
-        if found != expected:
-            url = _url(artifact, path)
+    return [str(_ensure(folder, jar)) for jar in jars]
+
+
+def have(jars: Iterable[Jar]) -> bool:
+    """Whether jars are all on this machine; if not, the first that is missing can at least be fetched.
+
+    :raises DeltaJarsError: when it can't.
+    """
+    folder = jars_folder()
+    for jar in jars:
+        path, found = _look(folder, jar)
+        if found != jar.sha256:
             try:
-                head = urllib.request.Request(url, method="HEAD")  # noqa: S310 (as in _download)
+                head = urllib.request.Request(jar.url, method="HEAD")  # noqa: S310 (as in _download)
                 urllib.request.urlopen(head, timeout=_SECONDS_FOR_A_LOOK).close()  # noqa: S310
             except (OSError, ValueError, http.client.HTTPException) as error:
-                raise DeltaJarsError(_not_fetched(url, path, error)) from error
+                raise DeltaJarsError(_not_fetched(jar.url, path, error)) from error
             return False
     return True
 
 
-def _url(artifact: str, path: Path) -> str:
-    base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
-    return f"{base.rstrip('/')}/io/delta/{artifact}/{DELTA_VERSION}/{path.name}"
-
-
 def _not_fetched(url: str, path: Path, error: Exception) -> str:
     return (
-        f"Delta's jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
+        f"The jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
         f"file to {path.parent} by hand or name a folder that has it in the environment variable "
         f"{FOLDER_VARIABLE}; a mirror of Maven Central goes into {MAVEN_VARIABLE}."
     )
 
 
-def _look(folder: Path, artifact: str) -> tuple[Path, str | None]:
+def _look(folder: Path, jar: Jar) -> tuple[Path, str | None]:
     """Where a jar belongs, and the SHA-256 of what is there."""
-    path = folder / f"{artifact}-{DELTA_VERSION}.jar"
-    # All four together are 13 MB, hashed in a few hundredths of a second: cheaper than keeping a stamp of trust.
+    path = folder / jar.file_name
+    # Delta's are 13 MB together, as are the S3A driver's, hashed in a few hundredths of a second: cheaper than keeping
+    # a stamp of trust.
     return path, _sha256(path) if path.is_file() else None
 
 
-def _ensure(folder: Path, artifact: str) -> Path:
-    path, found = _look(folder, artifact)
-    if found != SHA256_OF_ARTIFACT[artifact]:
+def _ensure(folder: Path, jar: Jar) -> Path:
+    path, found = _look(folder, jar)
+    if found != jar.sha256:
         if found is not None:
             log.warning("%s is not the jar it should be (its SHA-256 is %s); fetching it anew.", path, found)
-        _fetch(path, artifact)
+        _fetch(path, jar)
     return path
 
 
-def _fetch(path: Path, artifact: str) -> None:
-    url = _url(artifact, path)
-    log.info("Fetching %s", url)
+def _fetch(path: Path, jar: Jar) -> None:
+    log.info("Fetching %s", jar.url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A private name beside the final one: processes that fetch at the same time don't meet, and the rename is
@@ -123,19 +166,20 @@ def _fetch(path: Path, artifact: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise DeltaJarsError(
-            f"Delta's jar {path.name} cannot be stored in {path.parent} ({error.strerror}): make the folder writable, "
+            f"The jar {path.name} cannot be stored in {path.parent} ({error.strerror}): make the folder writable, "
             f"or name another one in the environment variable {FOLDER_VARIABLE}."
         ) from error
     try:
         os.close(handle)
-        _download(url, Path(temporary), SHA256_OF_ARTIFACT[artifact], path)
+        _download(jar, Path(temporary), path)
         os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a shared folder's jars from other users
         os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)
 
 
-def _download(url: str, temporary: Path, expected: str, path: Path) -> None:
+def _download(jar: Jar, temporary: Path, path: Path) -> None:
+    url = jar.url
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             # The address is ours or the administrator's, and whatever comes is checked below.
@@ -150,9 +194,9 @@ def _download(url: str, temporary: Path, expected: str, path: Path) -> None:
         else:
             break
     found = _sha256(temporary)
-    if found != expected:
+    if found != jar.sha256:
         raise DeltaJarsError(
-            f"What came from {url} is not Delta's jar: its SHA-256 is {found}, {expected} was expected. Look whether "
+            f"What came from {url} is not {path.name}: its SHA-256 is {found}, {jar.sha256} was expected. Look whether "
             f"a proxy answered in its place, or copy the right file to {path.parent} by hand."
         )
 
@@ -162,14 +206,22 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
+    parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
+    parser.add_argument("--s3a", action="store_true", help="those of Hadoop's S3A driver too")
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        print(",".join(delta_jars()))
-    except DeltaJarsError as error:
+        found = delta_jars()
+        if options.s3a:
+            from airflow_delta_merge.s3a_jars import s3a_jars  # it imports this module
+
+            found += s3a_jars()
+    except DeltaMergeError as error:
         print(error, file=sys.stderr)
         return 1
+    print(",".join(found))
     return 0
 
 

@@ -32,6 +32,12 @@ _CONNECTION_TYPE = {
             "description": "A JSON object, e.g. of what storage and catalogs need. An operator's conf goes before it.",
             "schema": {"type": ["object", "null"]},
         },
+        "aws_conn_id": {
+            "label": "AWS connection",
+            "description": "For tables and sources in S3 (s3a://): a connection of type aws, with its keys. The jars "
+            "of Hadoop's S3A driver then go along.",
+            "schema": _OPTIONAL_TEXT,
+        },
         "namespace": {
             "label": "Namespace",
             "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "

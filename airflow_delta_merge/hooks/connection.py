@@ -20,7 +20,7 @@ LOCAL_MASTER = "local[*]"
 
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
-    *("allowed_locations", "allowed_conf"),
+    *("allowed_locations", "allowed_conf", "aws_conn_id", "s3a_jars"),
 )
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,9 @@ class ConnectionSettings:
     :param namespace: stands in front of the merge's application id, in place of ``[delta_merge] namespace``.
     :param history_server_url: where Spark's history server is, e.g. ``http://spark-history:18080``.
     :param commit_url: the address of a commit, with ``{table}`` and ``{version}`` in it.
+    :param aws_conn_id: the connection of type ``aws`` by which Spark reaches S3 (``s3a://``); None leaves that to
+        Spark's properties and the machine.
+    :param s3a_jars: whether the jars of Hadoop's S3A driver go with each merge.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -79,18 +82,25 @@ class ConnectionSettings:
     namespace: str | None = None
     history_server_url: str | None = None
     commit_url: str | None = None
+    aws_conn_id: str | None = None
+    s3a_jars: bool = False
 
     @classmethod
     def of(cls, connection: Connection) -> ConnectionSettings:
         """Read them from a connection, and have Airflow mask the secrets among the Spark properties.
 
-        :raises SparkConnectionError: when a connection of type ``delta_merge`` says what is not understood.
+        :raises SparkConnectionError: when it says what is not understood.
         """
         extra = connection.extra_dejson
-        history_server_url = _web_address(connection, extra, "history_server_url")
-        commit_url = _web_address(connection, extra, "commit_url")
+        aws_conn_id = _text(connection, extra, "aws_conn_id")
+        of_either_type: dict[str, Any] = {
+            "history_server_url": _web_address(connection, extra, "history_server_url"),
+            "commit_url": _web_address(connection, extra, "commit_url"),
+            "aws_conn_id": aws_conn_id,
+            "s3a_jars": _s3a_jars(connection, extra, default=aws_conn_id is not None),
+        }
         if connection.conn_type != CONNECTION_TYPE:
-            return cls(history_server_url=history_server_url, commit_url=commit_url)
+            return cls(**of_either_type)
         if unknown := sorted(set(extra) - set(_EXTRAS)):
             raise SparkConnectionError(
                 f"The connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}. Known are: "
@@ -102,8 +112,7 @@ class ConnectionSettings:
             conf=conf,
             jars=_text(connection, extra, "jars"),
             namespace=_text(connection, extra, "namespace"),
-            history_server_url=history_server_url,
-            commit_url=commit_url,
+            **of_either_type,
         )
 
 
@@ -128,6 +137,15 @@ def _text(connection: Connection, extra: Mapping[str, Any], name: str) -> str | 
     if value is not None and not isinstance(value, str):
         raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is no text.")
     return value.strip() or None if value else None
+
+
+def _s3a_jars(connection: Connection, extra: Mapping[str, Any], *, default: bool) -> bool:
+    value = extra.get("s3a_jars")
+    if value in (None, ""):  # left empty in the form
+        return default
+    if not isinstance(value, bool):
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has an s3a_jars that is no boolean.")
+    return value
 
 
 def _web_address(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:

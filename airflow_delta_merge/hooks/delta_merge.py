@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from airflow_delta_merge.hooks.errors import (
 )
 from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
+from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
@@ -41,6 +41,7 @@ from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.s3a_jars import have_s3a_jars, s3a_jars
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -126,6 +127,12 @@ class DeltaMergeHook(BaseHook):
         with _raised_for_airflow():
             return ConnectionSettings.of(self._connection)
 
+    @cached_property
+    def _s3_properties(self) -> dict[str, str]:
+        """What Spark is told of S3, keys among it: for the private properties file only."""
+        aws_conn_id = self.settings.aws_conn_id
+        return S3Access.of(aws_conn_id).spark_properties() if aws_conn_id is not None else {}
+
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
 
@@ -141,6 +148,9 @@ class DeltaMergeHook(BaseHook):
             java, version = check_java()
             binary = submit.find_binary()
             jars = "Delta's jars" if have_delta_jars() else "an address that has Delta's jars"
+            if settings.s3a_jars:
+                jars += " and the S3A driver's" if have_s3a_jars() else " and an address that has the S3A driver's"
+            of_s3 = self._s3_properties
             submit.check_master()
         except (DeltaMergeError, DeltaMergeException) as error:
             return False, f"{error} (This was looked for on {here}.)"
@@ -153,6 +163,8 @@ class DeltaMergeHook(BaseHook):
             master = f"The master {submit.master} was not asked."
         if settings.conf:
             untested.append("what conf is for")
+        if of_s3:
+            untested.append("whether S3 lets the AWS connection in")
         if settings.jars:
             untested.append("the further jars")
         return True, (
@@ -269,7 +281,7 @@ class DeltaMergeHook(BaseHook):
                     remove_folder(staging.folder)
                     self._kept = found
                     return found
-                secrets_in = [json.loads(to_json(merges)), dict(self.settings.conf), self.conf]
+                secrets_in = [json.loads(to_json(merges)), self._s3_properties, dict(self.settings.conf), self.conf]
                 self._kept = KeptApplication(staging.folder)
                 return KeptApplication.start(staging, command, submit.environment(), secrets_in)
             except BaseException:
@@ -379,10 +391,12 @@ class DeltaMergeHook(BaseHook):
         )
         _, java_version = check_java()
         submit.check_master()
+        staging.write_properties(self._properties(submit, staging))
         submit.add_jars(delta_jars())
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += archive_options(java_version)
-        staging.write_properties(self._properties(submit, staging))
+        if self.settings.s3a_jars:
+            submit.add_jars(s3a_jars(), on_class_path=False)  # the archive is for a class path without them
         return submit
 
     def _property_names(self) -> list[str]:
@@ -404,12 +418,12 @@ class DeltaMergeHook(BaseHook):
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",
-                "spark.sql.shuffle.partitions": max(2, _local_cores(submit.master)),
+                "spark.sql.shuffle.partitions": max(2, submit.local_cores),
                 "spark.databricks.delta.snapshotPartitions": 2,
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        return {**defaults, **self.settings.conf, **self.conf}
+        return {**defaults, **self._s3_properties, **self.settings.conf, **self.conf}
 
     def _outcome(self, end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool) -> dict[str, Any]:
         if end.error is not None:
@@ -434,15 +448,3 @@ def _raised_for_airflow() -> Iterator[None]:
 
 def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:
     return ["--max-commit-attempts", str(max_commit_attempts), *(["--lineage"] if lineage else [])]
-
-
-def _local_cores(master: str) -> int:
-    """The cores of a local master: ``local`` has one, ``local[4]`` and ``local[4,2]`` four, ``local[*]`` all."""
-    found = re.match(r"local\[(\d+)", master)
-    if found:
-        return int(found[1])
-    if master == "local":
-        return 1
-    with suppress(AttributeError):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

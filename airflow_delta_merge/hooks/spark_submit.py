@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -70,6 +71,18 @@ class SparkSubmit(SparkSubmitHook):
         """Whether driver and executors are one process on this machine."""
         return self.master == "local" or self.master.startswith(("local[", "local-cluster["))
 
+    @property
+    def local_cores(self) -> int:
+        """The cores of a local master: ``local`` has one, ``local[4]`` and ``local[4,2]`` four, ``local[*]`` all."""
+        found = re.match(r"local\[(\d+)", self.master)
+        if found:
+            return int(found[1])
+        if self.master == "local":
+            return 1
+        with suppress(AttributeError):  # not on macOS
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
         """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
@@ -109,9 +122,12 @@ class SparkSubmit(SparkSubmitHook):
             f"connection {self._conn_id!r}, and that the master runs and can be reached from this worker."
         )
 
-    def add_jars(self, jars: Sequence[str]) -> None:
-        """Give these jars to driver and executors."""
-        if self.is_local:
+    def add_jars(self, jars: Sequence[str], *, on_class_path: bool = True) -> None:
+        """Give these jars to driver and executors.
+
+        :param on_class_path: whether they go on the class path of a local driver.
+        """
+        if self.is_local and on_class_path:
             # On the class path they are used where they lie; by --jars they would be copied at each start.
             self._driver_class_path = ":".join(filter(None, [*jars, self._driver_class_path]))
         else:

@@ -15,12 +15,11 @@ import psutil
 from airflow_delta_merge.commit_record import CommitRecord
 from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
+from tests.airflow.canary import CANARY
 
 PATIENCE_SECONDS = 300
 PATIENT_CALLS = 20
 DAGS = Path(__file__).parent / "once_dags"
-#: What must be found nowhere; each secret has it in it.
-CANARY = "canary-5f2c81"
 SECRETS = {
     "AIRFLOW_VAR_CANARY_CONF": f"{CANARY}-conf",
     "AIRFLOW_VAR_CANARY_ACCOUNT": f"{CANARY}-account==",

@@ -117,7 +117,7 @@ def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any
 
 
 def test_fields_left_empty_in_the_form_are_as_if_not_there(define: Define) -> None:
-    names = ("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url")
+    names = ("deploy-mode", "jars", "conf", "aws_conn_id", "namespace", "history_server_url", "commit_url")
     for nothing in ("", None):
         define(dict.fromkeys(names, nothing))
         assert settings() == ConnectionSettings()
@@ -230,5 +230,6 @@ def test_airflow_knows_the_type_and_its_form() -> None:
     assert (fields.host.title, fields.host.placeholder[:8]) == ("Master", "local[*]")
     assert all(hidden.hidden for hidden in (fields.port, fields.url_schema, fields.login, fields.password))
     assert form.extra_fields is not None
-    assert set(form.extra_fields) == {"deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"}
+    texts = {"deploy-mode", "jars", "aws_conn_id", "namespace", "history_server_url", "commit_url"}
+    assert set(form.extra_fields) == texts | {"conf"}
     assert form.extra_fields["conf"]["schema"]["type"] == ["object", "null"]

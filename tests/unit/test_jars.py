@@ -70,7 +70,7 @@ def test_what_a_wrong_mirror_sends_is_refused(folder: Path, tmp_path: Path, monk
     wrong.mkdir(parents=True)
     (wrong / f"delta-spark_4.2_2.13-{jars.DELTA_VERSION}.jar").write_text("<html>Please log in</html>")
     monkeypatch.setenv(jars.MAVEN_VARIABLE, (tmp_path / "wrong").as_uri())
-    with pytest.raises(jars.DeltaJarsError, match=r"is not Delta's jar: its SHA-256 is .* proxy"):
+    with pytest.raises(jars.DeltaJarsError, match=r"is not delta-spark_.*\.jar: its SHA-256 is .* proxy"):
         jars.delta_jars()
     assert list(folder.iterdir()) == []
 

@@ -1,0 +1,217 @@
+"""What an AWS connection says of S3, to Spark and to deltalake; which connections are refused; where keys go."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge import jars
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all
+from airflow_delta_merge.hooks import delta_merge
+from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
+from airflow_delta_merge.hooks.staging import staged
+
+CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
+KEYS = {"login": "canary-access", "password": "canary/secret+"}
+TOKEN = {"aws_session_token": "canary-token"}
+MINIO = {"endpoint_url": "http://minio:9000"}
+Define = Callable[..., None]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Define the AWS connection ``my_lake``, and ``lake``, which names it."""
+
+    def define(extra: dict[str, Any] | None = None, lake: dict[str, Any] | None = None, **parts: Any) -> None:
+        connection = {"conn_type": "aws", "extra": extra or {}, **parts}
+        monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps(connection))
+        of_lake = {"conn_type": "delta_merge", "host": "local[1]", "extra": {"aws_conn_id": "my_lake"}, **(lake or {})}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(of_lake))
+
+    return define
+
+
+def s3a(properties: dict[str, str]) -> dict[str, str]:
+    return {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in properties.items()}
+
+
+PROVIDERS = "org.apache.hadoop.fs.s3a."
+OF_KEYS = {"access.key": "canary-access", "secret.key": "canary/secret+"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "properties"),
+    [
+        (KEYS, {**OF_KEYS, "aws.credentials.provider": f"{PROVIDERS}SimpleAWSCredentialsProvider"}),
+        (
+            {"extra": {"aws_access_key_id": "canary-access", "aws_secret_access_key": "canary/secret+"}},
+            {**OF_KEYS, "aws.credentials.provider": f"{PROVIDERS}SimpleAWSCredentialsProvider"},
+        ),
+        (
+            {**KEYS, "extra": TOKEN},
+            {
+                **OF_KEYS,
+                "session.token": "canary-token",
+                "aws.credentials.provider": f"{PROVIDERS}TemporaryAWSCredentialsProvider",
+            },
+        ),
+        ({"extra": {"region_name": "eu-central-1"}}, {"endpoint.region": "eu-central-1"}),
+        ({"extra": MINIO}, {"endpoint": "http://minio:9000", "path.style.access": "true"}),
+        (
+            {"extra": {"endpoint_url": "http://all:1", "service_config": {"s3": {"endpoint_url": "http://of-s3:2"}}}},
+            {"endpoint": "http://of-s3:2", "path.style.access": "true"},
+        ),
+        ({"extra": {"role_arn": "", "verify": True, "session_kwargs": {}}}, {}),
+        ({}, {}),
+    ],
+)
+def test_what_spark_is_told(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
+    define(**parts)
+    assert s3a(S3Access.of("my_lake").spark_properties()) == {"path.style.access": "false", **properties}
+
+
+@pytest.mark.parametrize("endpoint", [None, "http://minio:9000"])
+@pytest.mark.parametrize("style", [None, "auto", "path", "virtual"])
+def test_the_path_style_is_that_of_botocore(define: Define, endpoint: str | None, style: str | None) -> None:
+    """Which Airflow's own hooks use: so one connection means one thing."""
+    import boto3
+    from botocore.config import Config
+
+    config = {"s3": {"addressing_style": style}} if style else {}
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "eu-central-1"}
+    client = boto3.client("s3", endpoint_url=endpoint, config=Config(**config), **keys)
+    address = client.generate_presigned_url("get_object", {"Bucket": "lake", "Key": "k"})
+    define(extra={"endpoint_url": endpoint, "config_kwargs": config})
+    assert S3Access.of("my_lake").path_style == (not address.split("/")[2].startswith("lake."))
+
+
+def test_what_deltalake_is_told(define: Define) -> None:
+    define({**TOKEN, **MINIO, "region_name": "eu-central-1"}, **KEYS)
+    assert S3Access.of("my_lake").storage_options() == {
+        "AWS_ACCESS_KEY_ID": "canary-access",
+        "AWS_SECRET_ACCESS_KEY": "canary/secret+",
+        "AWS_SESSION_TOKEN": "canary-token",
+        "AWS_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "http://minio:9000",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+    }
+    define(extra={"region_name": "eu-central-1"})
+    of_the_machine = {"AWS_REGION": "eu-central-1", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
+    assert S3Access.of("my_lake").storage_options() == of_the_machine
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"conn_type": "http"}, "is of type 'http'; it must be of type 'aws'"),
+        ({"extra": {"role_arn": "arn:aws:iam::1:role/r"}}, "has a role_arn, but no role is assumed"),
+        ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, but .* no profile read"),
+        ({"extra": {"profile_name": "p"}}, "has a profile_name, but"),
+        ({"extra": {"verify": False}}, "has verify set"),
+        ({"extra": {"verify": "/ca.pem"}}, "has verify set"),
+        ({"extra": {"config_kwargs": {"signature_version": "unsigned"}}}, "has a signature_version"),
+        ({"extra": {"config_kwargs": {"s3": {"addressing_style": "other"}}}}, "none of auto, path and virtual"),
+        ({"extra": {"config_kwargs": "{}"}}, "config_kwargs that is no JSON object"),
+        ({"extra": {"endpoint_url": "minio:9000"}}, "doesn't begin with http://"),
+        ({"extra": {"region_name": 7}}, "region_name that is no text"),
+        ({"login": "canary-access"}, "only a part of its keys"),
+        ({"password": "canary/secret+"}, "only a part of its keys"),
+        ({"extra": TOKEN}, "only a part of its keys"),
+    ],
+)
+def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -> None:
+    define(**parts)
+    with pytest.raises(S3AccessError, match=f"connection 'my_lake'.* {sentence}") as caught:
+        S3Access.of("my_lake")
+    assert "canary" not in str(caught.value)
+    with pytest.raises(DeltaMergeException, match=sentence):
+        DeltaMergeHook(conn_id="lake").merge(CONFIG)
+
+
+def test_a_connection_that_is_not_there(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
+    define()
+    monkeypatch.delenv("AIRFLOW_CONN_MY_LAKE")
+    with pytest.raises(DeltaMergeException, match="no Airflow connection 'my_lake', which aws_conn_id names"):
+        DeltaMergeHook(conn_id="lake").merge(CONFIG)
+
+
+def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.hooks.s3_access.mask_secret", masked.append)
+    define(TOKEN, **KEYS)
+    assert "canary" not in repr(S3Access.of("my_lake"))
+    assert masked == ["canary-access", "canary/secret+", "canary-token"]
+
+
+@pytest.mark.parametrize("conn_type", ["delta_merge", "spark"])
+def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str) -> None:
+    monkeypatch.setattr(delta_merge, "s3a_jars", lambda: ["/of/hadoop-aws.jar", "/of/s3.jar"])
+    define({**TOKEN, **MINIO}, {"conn_type": conn_type}, **KEYS)
+    hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.hadoop.fs.s3a.endpoint": "http://task"})
+    with staged(CONFIG) as staging:
+        submit = hook._prepare(staging, [], None)
+        command = " ".join(submit._build_spark_submit_command(str(staging.application)))
+        properties = staging.properties.read_text().splitlines()
+        files = [path for path in staging.folder.iterdir() if path.is_file()]
+        with_keys = {path.name for path in files if b"canary" in path.read_bytes()}
+        mode = staging.properties.stat().st_mode & 0o777
+        environment = set(submit.environment().items()) - set(os.environ.items())
+    assert "--jars /of/hadoop-aws.jar,/of/s3.jar,/of/task.jar" in command
+    assert "canary" not in command + str(environment)
+    assert {
+        "spark.hadoop.fs.s3a.access.key=canary-access",
+        "spark.hadoop.fs.s3a.secret.key=canary/secret+",
+        "spark.hadoop.fs.s3a.session.token=canary-token",
+        "spark.hadoop.fs.s3a.endpoint=http\\://task",
+    } <= set(properties), "and what the task says goes before"
+    assert (with_keys, mode) == ({"spark.properties"}, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("extra", "jars_go_along"),
+    [
+        ({}, False),
+        ({"aws_conn_id": "my_lake"}, True),
+        ({"aws_conn_id": "my_lake", "s3a_jars": False}, False),
+        ({"aws_conn_id": "my_lake", "s3a_jars": None}, True),
+        ({"aws_conn_id": "", "s3a_jars": ""}, False),
+        ({"s3a_jars": True}, True),
+    ],
+)
+def test_who_gets_the_jars(define: Define, extra: dict[str, Any], jars_go_along: bool) -> None:
+    define(lake={"extra": extra})
+    assert ConnectionSettings.of(find_connection("lake")).s3a_jars == jars_go_along
+
+
+@pytest.mark.parametrize("extra", [{"s3a_jars": "yes"}, {"aws_conn_id": 7}])
+def test_what_is_not_understood(define: Define, extra: dict[str, Any]) -> None:
+    (name,) = extra
+    define(lake={"extra": extra})
+    with pytest.raises(SparkConnectionError, match=f"has an? {name} that is no"):
+        ConnectionSettings.of(find_connection("lake"))
+
+
+def test_the_connections_test_looks_for_the_jars_and_asks_nobody(
+    define: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(MINIO, **KEYS)
+    for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and an address that has the S3A")):
+        monkeypatch.setattr(delta_merge, "have_s3a_jars", lambda there=there: there)
+        good, sentence = DeltaMergeHook(conn_id="lake").test_connection()
+        assert good
+        assert said in sentence
+        assert "Not tested: that Spark starts, whether S3 lets the AWS connection in" in sentence
+
+    def refuse() -> bool:
+        raise jars.DeltaJarsError("not to be had")
+
+    monkeypatch.setattr(delta_merge, "have_s3a_jars", refuse)
+    assert DeltaMergeHook(conn_id="lake").test_connection()[0] is False

@@ -1,0 +1,44 @@
+"""The tests' Airflow, as in ``tests/airflow``, one S3 server for all tests, and connections to it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.canary import CANARY
+from tests.airflow.conftest import airflow_home
+from tests.object_storage.s3_server import S3Server, s3_server
+
+__all__ = ["airflow_home"]
+
+KEYS = {"login": f"{CANARY}-access", "password": f"{CANARY}/secret+key="}
+TOKEN = {"aws_session_token": f"{CANARY}-token"}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def connections(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections to S3 and, with it, to Spark, and a folder for temporary files of this test's own."""
+    extra = {"endpoint_url": server.endpoint_url, "region_name": "eu-central-1", **TOKEN}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": extra, **KEYS}))
+    spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {"aws_conn_id": "my_lake"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+@pytest.fixture
+def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
+    """An empty bucket of this test's own."""
+    name = request.node.name.removeprefix("test_").split("[")[0].replace("_", "-")[:63].strip("-")
+    server.client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    return str(name)

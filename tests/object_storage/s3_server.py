@@ -1,0 +1,88 @@
+"""A real S3 server of the tests' own: moto's, as a process, which keeps its objects in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from scripts.real_airflow import free_port
+
+SECONDS_TO_START = 60
+ROOT = Path(__file__).parents[2]
+
+
+class S3Server:
+    """A server that runs.
+
+    :param port: where it listens.
+    :param folder: its log, which has each request's method and path, and by what it is told to hold some.
+    """
+
+    def __init__(self, port: int, folder: Path) -> None:
+        # By a name: at an address of numbers every client uses the path style, whatever it was told.
+        self.endpoint_url = f"http://localhost:{port}"
+        self.log = folder / "s3.log"
+        self._folder = folder
+
+    @property
+    def client(self) -> Any:
+        import boto3
+
+        keys = {"aws_access_key_id": "of-the-tests", "aws_secret_access_key": "of-the-tests"}
+        return boto3.client("s3", endpoint_url=self.endpoint_url, region_name="us-east-1", **keys)
+
+    def objects(self, bucket: str) -> dict[str, bytes]:
+        """All objects of a bucket, by their keys."""
+        client = self.client
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        keys = [found["Key"] for page in pages for found in page.get("Contents", [])]
+        return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+    @contextmanager
+    def holding(self, key: str, arrivals: int) -> Iterator[Callable[[], bool]]:
+        """Hold requests to write an object until the block ends; it gets whether so many have arrived.
+
+        :param key: how the object's key ends.
+        """
+        (self._folder / ".hold").write_text(key)
+        (self._folder / ".hold").rename(self._folder / "hold")
+        try:
+            yield lambda: len(list(self._folder.glob("held.*"))) == arrivals
+        finally:
+            (self._folder / "hold").unlink()
+            for held in self._folder.glob("held.*"):
+                held.unlink()
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3Server]:
+    """A server that runs."""
+    port = free_port()
+    server = S3Server(port, folder)
+    with server.log.open("wb") as log:
+        command = [sys.executable, "-m", "tests.object_storage.serve", str(port), str(folder)]
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        try:
+            _wait_until_it_answers(server, process)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _wait_until_it_answers(server: S3Server, process: subprocess.Popen[bytes]) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + SECONDS_TO_START
+    while True:
+        assert process.poll() is None, server.log.read_text()
+        with suppress(OSError):
+            opener.open(f"{server.endpoint_url}/moto-api/", timeout=10).close()
+            return
+        assert time.monotonic() < deadline, "the S3 server never answered"
+        time.sleep(0.2)

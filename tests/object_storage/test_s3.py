@@ -1,0 +1,83 @@
+"""Merges into S3: by a DAG and by the hook, with a table's rows read back by ``deltalake``."""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.identity import MergeIdentity
+from tests.airflow.canary import CANARY, Watch
+from tests.airflow.conftest import DAGS, SPARK
+from tests.airflow.test_dags import Run
+from tests.object_storage.s3_server import S3Server
+
+pytestmark = pytest.mark.slow
+
+
+def table(bucket: str) -> DeltaTable:
+    return DeltaTable(f"s3a://{bucket}/orders", storage_options=S3Access.of("my_lake").storage_options())
+
+
+def rows(bucket: str) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["name"]) for row in table(bucket).to_pyarrow_table().to_pylist())
+
+
+def config(bucket: str, source: str) -> MergeConfig:
+    return MergeConfig(
+        target=f"s3a://{bucket}/orders",
+        source=source,
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        create_table=True,
+    )
+
+
+def test_a_dag_whose_keys_are_nowhere(
+    server: S3Server, bucket: str, airflow_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    feed = io.BytesIO(b"id,name\n1,Ada\n2,Grace\n")
+    server.client.upload_fileobj(feed, bucket, "landing/orders.csv")
+    dag = DagBag(DAGS / "s3.py", bundle_name="dags-folder").dags["orders_in_s3"]
+    watch = Watch(Path(tempfile.gettempdir()))
+    run = Run(dag, {"bucket": bucket})
+    watch.stop()
+    said = "".join(capfd.readouterr())
+    assert (run.states["merge"], run.xcom("merge", "num_inserted_rows")) == ("success", 2)
+    assert rows(bucket) == [(1, "Ada"), (2, "Grace")]
+    # The keys were really on their way, and needed: in the private folder, by one file.
+    assert watch.with_canary == {("spark.properties", 0o100600)}
+    assert watch.folder_modes == {0o700}
+    assert watch.command_lines > 100
+    assert watch.with_canary_on_command_line == set()
+    # Not in what was logged; nor in what Airflow keeps: XCom, rendered templates, logs; nor in the table and its log.
+    assert "Merge: Ready to commit" in said
+    assert CANARY not in said
+    kept = {path: path.read_bytes() for path in airflow_home.rglob("*") if path.is_file()}
+    assert airflow_home / "airflow.db" in kept
+    written = server.objects(bucket)
+    assert f"orders/_delta_log/{1:020}.json" in written
+    assert [name for name, data in [*kept.items(), *written.items()] if CANARY.encode() in data] == []
+
+
+def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> None:
+    merge = config(bucket, "SELECT id, 'x' AS name FROM range(3)")
+    who = MergeIdentity(application_id="me", generation=1)
+    first = DeltaMergeHook(conf=SPARK).merge(merge, identity=who)
+    assert (first.num_inserted_rows, first.version, first.already_committed) == (3, 1, False)
+    assert first.location == f"s3a://{bucket}/orders"
+    # The bucket stands in the path of each request, though the endpoint's name would do for one of its own.
+    assert re.search(rf'"[^"]*PUT /{bucket}/orders/_delta_log/{1:020}\.json ', server.log.read_text())
+    second = DeltaMergeHook(conf=SPARK).merge(merge, identity=who)
+    recorded = {**first.to_dict(), "already_committed": True, "durations_ms": second.durations_ms}  # up to the commit
+    assert second.to_dict() == recorded
+    assert (table(bucket).version(), rows(bucket)) == (1, [(0, "x"), (1, "x"), (2, "x")])
