@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_delta_merge.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,32 +32,42 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableCondition:
-    """What a table's log is to tell; all that is given must be true, and the table be there.
+class _LookedAt:
+    """A table whose log is looked at.
 
     :param path: the table's folder or URI.
     :param storage_options: access to its storage, by the names of ``deltalake``.
+    :param aws_conn_id: the connection that has access to S3; it is read at each look, so that keys stay in it.
+    """
+
+    path: str
+    storage_options: dict[str, str] = field(default_factory=dict)
+    aws_conn_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types, for the arguments of a trigger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCondition(_LookedAt):
+    """What a table's log is to tell; all that is given must be true, and the table be there.
+
     :param version: the table has this version or a later one.
     :param updated_since: its newest commit is of this moment or later (ISO 8601; UTC when it names no zone).
     :param partition: it has a file in this partition, by the values of some or all partition columns.
     """
 
-    path: str
-    storage_options: dict[str, str] = field(default_factory=dict)
     version: int | None = None
     updated_since: str | None = None
     partition: dict[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON types, for the arguments of a trigger."""
-        return asdict(self)
 
     def met_by(self) -> int | None:
         """The version of the table that meets the condition, None as long as there is none.
 
         :raises AirflowException: as :func:`read_log`.
         """
-        return read_log(self.path, self.storage_options, self._look)
+        return read_log(self.path, self.storage_options, self._look, aws_conn_id=self.aws_conn_id)
 
     def _look(self, table: DeltaTable) -> int | None:
         version: int = table.version()
@@ -69,21 +80,13 @@ class TableCondition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedMerge:
+class RecordedMerge(_LookedAt):
     """A merge that a table's log is to tell.
 
-    :param path: the table's folder or URI.
-    :param storage_options: access to its storage, by the names of ``deltalake``.
     :param application_id: by what the table knows it; see :func:`~airflow_delta_merge.identity.application_id`.
     """
 
-    path: str
-    storage_options: dict[str, str] = field(default_factory=dict)
     application_id: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON types, for the arguments of a trigger."""
-        return asdict(self)
 
     def found(self) -> dict[str, Any] | None:
         """``{"result": …}`` with the :class:`~airflow_delta_merge.result.MergeResult` that the merge's last execution
@@ -92,7 +95,7 @@ class RecordedMerge:
         :raises AirflowFailException: also when the record is of a release that this one can't read.
         :raises AirflowException: as :func:`read_log`.
         """
-        return read_log(self.path, self.storage_options, self._look)
+        return read_log(self.path, self.storage_options, self._look, aws_conn_id=self.aws_conn_id)
 
     def _look(self, table: DeltaTable) -> dict[str, Any] | None:
         if table.transaction_version(self.application_id) is None:
@@ -118,7 +121,9 @@ class RecordedMerge:
         return None
 
 
-def commits_after(path: str, storage_options: Mapping[str, str], version: int | None) -> tuple[int, list[str]] | None:
+def commits_after(
+    path: str, storage_options: Mapping[str, str], version: int | None, *, aws_conn_id: str | None = None
+) -> tuple[int, list[str]] | None:
     """The version that a table has, and the operations of the commits after another one, the newest first.
 
     A table whose version is lower was made anew, so all its commits are new ones. Commits that the log no longer has
@@ -139,19 +144,32 @@ def commits_after(path: str, storage_options: Mapping[str, str], version: int | 
         lost = [UNKNOWN] if len(commits) < number else []
         return now, list(dict.fromkeys(operations + lost))
 
-    return read_log(path, storage_options, look)
+    return read_log(path, storage_options, look, aws_conn_id=aws_conn_id)
 
 
-def read_log(path: str, storage_options: Mapping[str, str], look: Callable[[DeltaTable], _T | None]) -> _T | None:
+def read_log(
+    path: str,
+    storage_options: Mapping[str, str],
+    look: Callable[[DeltaTable], _T | None],
+    *,
+    aws_conn_id: str | None = None,
+) -> _T | None:
     """Look at a table by its log; None also when there is no table.
 
+    :param storage_options: what ``deltalake`` is told of the storage.
+    :param aws_conn_id: a connection that says more of it; the former go before.
     :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
-    :raises AirflowException: when the log can't be read, at the last of several looks either.
+    :raises AirflowException: when the log can't be read, at the last of several looks either, or the connection can't.
     """
     try:
         from deltalake.exceptions import DeltaError
     except ImportError as error:
         raise AirflowFailException(f"The log of {path} is read by deltalake, which is missing. {_INSTALL}") from error
+    if aws_conn_id is not None:
+        try:
+            storage_options = {**S3Access.of(aws_conn_id).storage_options(), **storage_options}
+        except S3AccessError as error:
+            raise AirflowException(str(error)) from error
     for pause in _PAUSES_SECONDS:
         try:
             return _read_once(path, storage_options, look)

@@ -114,7 +114,7 @@ class _Reader:
                 )
         if self._object(self._extra, "config_kwargs").get("signature_version"):
             raise self._refused("has a signature_version in its config_kwargs, which isn't followed here")
-        if self._extra.get("verify", True) is not True:
+        if self._extra.get("verify") not in (None, "", True):
             raise self._refused(
                 "has verify set, which Spark's S3A driver doesn't know: put the certificate into Java's truststore"
             )

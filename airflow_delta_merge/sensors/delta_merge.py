@@ -71,6 +71,8 @@ class DeltaMergeSensor(TableLogSensor):
         Needs the extra ``deltalake``. (templated)
     :param storage_options: with ``path``: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID``
         …); values that look like secrets are masked. (templated)
+    :param aws_conn_id: with ``path``, for a table in S3: a connection of type ``aws``, read as for merges; what
+        ``storage_options`` say goes before it.
     :param namespace: with ``path``: the namespace of the Airflow that merges; by default this one's, ``[delta_merge]
         namespace`` of its configuration. (templated)
     :param deferrable: with ``path``: whether to wait in the triggerer, without a worker's slot; by default as
@@ -102,12 +104,18 @@ class DeltaMergeSensor(TableLogSensor):
         external_run_id: str | None = None,
         path: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        aws_conn_id: str | None = None,
         namespace: str | None = None,
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        by_log = {"storage_options": storage_options, "namespace": namespace, "deferrable": deferrable or None}
+        by_log = {
+            "storage_options": storage_options,
+            "aws_conn_id": aws_conn_id,
+            "namespace": namespace,
+            "deferrable": deferrable or None,
+        }
         by_task = {"execution_delta": execution_delta, "execution_date_fn": execution_date_fn}
         for name in [name for name, value in by_log.items() if value is not None and path is None]:
             raise ValueError(f"{name} goes with path.")
@@ -133,6 +141,7 @@ class DeltaMergeSensor(TableLogSensor):
         self.external_run_id = external_run_id
         self.path = path
         self.storage_options = dict(storage_options or {})
+        self.aws_conn_id = aws_conn_id
         self.namespace = namespace
         if deferrable is None:
             deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
@@ -192,6 +201,7 @@ class DeltaMergeSensor(TableLogSensor):
         return RecordedMerge(
             path=self.path,
             storage_options=self.storage_options,
+            aws_conn_id=self.aws_conn_id,
             application_id=application_id(
                 namespace=namespace,
                 dag_id=self.external_dag_id or context["ti"].dag_id,

@@ -28,6 +28,8 @@ class DeltaTableSensor(TableLogSensor):
     :param partition: wait for a file in this partition, e.g. ``{"day": "{{ ds }}"}``. (templated)
     :param storage_options: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID`` …); values that
         look like secrets are masked. (templated)
+    :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (``docs/how_to``); what
+        ``storage_options`` say goes before it.
     :param deferrable: whether to wait in the triggerer, without a worker's slot.
     """
 
@@ -48,6 +50,7 @@ class DeltaTableSensor(TableLogSensor):
         updated_since: str | None = None,
         partition: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
+        aws_conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -57,6 +60,7 @@ class DeltaTableSensor(TableLogSensor):
         self.updated_since = updated_since
         self.partition = dict(partition or {})
         self.storage_options = dict(storage_options or {})
+        self.aws_conn_id = aws_conn_id
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
             raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
@@ -67,6 +71,7 @@ class DeltaTableSensor(TableLogSensor):
         return TableCondition(
             path=self.path,
             storage_options=self.storage_options,
+            aws_conn_id=self.aws_conn_id,
             version=None if self.version in (None, "") else int(self.version),
             updated_since=self.updated_since or None,
             partition={name: str(value) for name, value in self.partition.items()},

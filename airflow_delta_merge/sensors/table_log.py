@@ -20,6 +20,7 @@ class TableLogSensor(BaseSensorOperator):
 
     deferrable: bool
     storage_options: dict[str, str]
+    aws_conn_id: str | None
 
     @abstractmethod
     def poke(self, context: Context) -> PokeReturnValue:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from airflow_delta_merge.hooks.delta_log import commits_after
 from airflow_delta_merge.hooks.secrets import holds_secrets
@@ -35,6 +36,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
     :param path: the table's folder or URI.
     :param storage_options: access to its storage, by the names of ``deltalake``, but no secrets: Airflow keeps watchers
         as they stand in the DAG. The triggerer gets these by its environment (``AWS_SECRET_ACCESS_KEY`` …).
+    :param aws_conn_id: for a table in S3: a connection of type ``aws``, which the triggerer reads at each look; what
+        ``storage_options`` say goes before it.
     :param poke_interval: seconds between two looks.
     :param ignore_operations: commits that don't count, by their operation in the table's history; by default those that
         leave the rows as they are.
@@ -46,6 +49,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
         *,
         path: str,
         storage_options: Mapping[str, str] | None = None,
+        aws_conn_id: str | None = None,
         poke_interval: float = 60.0,
         ignore_operations: Sequence[str] = MAINTENANCE,
     ) -> None:
@@ -57,6 +61,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
             )
         self.path = path
         self.storage_options = dict(storage_options or {})
+        self.aws_conn_id = aws_conn_id
         self.poke_interval = poke_interval
         self.ignore_operations = list(ignore_operations)
 
@@ -64,6 +69,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "path": self.path,
             "storage_options": self.storage_options,
+            "aws_conn_id": self.aws_conn_id,
             "poke_interval": self.poke_interval,
             "ignore_operations": self.ignore_operations,
         }
@@ -92,7 +98,9 @@ class DeltaCommitTrigger(BaseEventTrigger):
     async def _commits_after(self, known: int | None) -> tuple[int, list[str]] | None:
         """The table's version and what was done since the known one; None when the log can't be read."""
         try:
-            found = await asyncio.to_thread(commits_after, self.path, self.storage_options, known)
+            # Not asyncio.to_thread: a connection must be asked for in the triggerer's loop.
+            look = sync_to_async(commits_after, thread_sensitive=False)
+            found = await look(self.path, self.storage_options, known, aws_conn_id=self.aws_conn_id)
         except Exception as error:  # nobody else would look again
             self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
             return None

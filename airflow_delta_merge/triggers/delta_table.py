@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from airflow_delta_merge.hooks.delta_log import RecordedMerge, TableCondition
 
@@ -40,7 +41,8 @@ class _TableLogTrigger(BaseTrigger, ABC):
             # scheduler has taken note that the task was deferred.
             await asyncio.sleep(self.poke_interval)
             try:
-                found = await asyncio.to_thread(self.look)
+                # Not asyncio.to_thread: what a look asks of Airflow, a connection, must find the triggerer's loop.
+                found = await sync_to_async(self.look, thread_sensitive=False)()
             except Exception as error:  # told by the task, which knows whether to try again
                 yield _event(error=str(error), type=type(error).__name__)
                 return

@@ -69,6 +69,7 @@ OF_KEYS = {"access.key": "canary-access", "secret.key": "canary/secret+"}
             {"endpoint": "http://of-s3:2", "path.style.access": "true"},
         ),
         ({"extra": {"role_arn": "", "verify": True, "session_kwargs": {}}}, {}),
+        ({"extra": {"role_arn": None, "verify": "", "config_kwargs": None, "service_config": {"s3": None}}}, {}),
         ({}, {}),
     ],
 )

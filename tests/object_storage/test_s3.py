@@ -8,36 +8,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.hooks.delta_log import RecordedMerge
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.identity import MergeIdentity
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS, SPARK
 from tests.airflow.test_dags import Run
+from tests.object_storage.orders import config, rows, table
 from tests.object_storage.s3_server import S3Server
 
 pytestmark = pytest.mark.slow
-
-
-def table(bucket: str) -> DeltaTable:
-    return DeltaTable(f"s3a://{bucket}/orders", storage_options=S3Access.of("my_lake").storage_options())
-
-
-def rows(bucket: str) -> list[tuple[int, str]]:
-    return sorted((row["id"], row["name"]) for row in table(bucket).to_pyarrow_table().to_pylist())
-
-
-def config(bucket: str, source: str) -> MergeConfig:
-    return MergeConfig(
-        target=f"s3a://{bucket}/orders",
-        source=source,
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-        create_table=True,
-    )
 
 
 def test_a_dag_whose_keys_are_nowhere(
@@ -52,7 +33,8 @@ def test_a_dag_whose_keys_are_nowhere(
     run = Run(dag, {"bucket": bucket})
     watch.stop()
     said = "".join(capfd.readouterr())
-    assert (run.states["merge"], run.xcom("merge", "num_inserted_rows")) == ("success", 2)
+    assert run.states == {"merge": "success", "table": "success"}
+    assert (run.xcom("merge", "num_inserted_rows"), run.xcom("table")) == (2, 1)
     assert rows(bucket) == [(1, "Ada"), (2, "Grace")]
     # The keys were really on their way, and needed: in the private folder, by one file.
     assert watch.with_canary == {("spark.properties", 0o100600)}
@@ -81,3 +63,9 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
     recorded = {**first.to_dict(), "already_committed": True, "durations_ms": second.durations_ms}  # up to the commit
     assert second.to_dict() == recorded
     assert (table(bucket).version(), rows(bucket)) == (1, [(0, "x"), (1, "x"), (2, "x")])
+    # What a sensor finds in the log, by the same connection; and no key in what the commit has as its userMetadata.
+    sought = RecordedMerge(path=first.location, aws_conn_id="my_lake", application_id="me")
+    assert sought.found() == {"result": {**recorded, "already_committed": False}}
+    commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"]
+    assert b"userMetadata" in commit
+    assert CANARY.encode() not in commit

@@ -1,0 +1,26 @@
+"""The table ``orders`` of a bucket: merges into it, and its rows as ``deltalake`` reads them."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.hooks.s3_access import S3Access
+
+
+def table(bucket: str) -> DeltaTable:
+    return DeltaTable(f"s3a://{bucket}/orders", storage_options=S3Access.of("my_lake").storage_options())
+
+
+def rows(bucket: str) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["name"]) for row in table(bucket).to_pyarrow_table().to_pylist())
+
+
+def config(bucket: str, source: str) -> MergeConfig:
+    return MergeConfig(
+        target=f"s3a://{bucket}/orders",
+        source=source,
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        create_table=True,
+    )
