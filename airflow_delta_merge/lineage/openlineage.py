@@ -56,14 +56,16 @@ def lineage_of_merges(
     from openlineage.client.facet_v2 import sql_job
 
     inputs: dict[tuple[str, str], InputDataset] = {}
-    outputs = []
+    outputs: dict[tuple[str, str], OutputDataset] = {}
     for position, config in enumerate(configs):
         read, output = _datasets(config, results.get(position), columns.get(position))
         inputs |= {(str(dataset.namespace), str(dataset.name)): dataset for dataset in read}
-        outputs += [] if output is None else [output]
+        if output is not None:
+            name = output.namespace, output.name
+            outputs[name] = _written_again(outputs[name], output) if name in outputs else output
     return OperatorLineage(
         inputs=list(inputs.values()),
-        outputs=outputs,
+        outputs=list(outputs.values()),
         job_facets={"sql": sql_job.SQLJobFacet(query=statements_to_sql(configs), dialect="spark")},
     )
 
@@ -151,6 +153,18 @@ def _output(target: MergeTarget, result: MergeResult | None) -> OutputDataset | 
             fileCount=result.num_added_files,
         )
     return OutputDataset(namespace=dataset[0], name=dataset[1], facets=facets, outputFacets=written)
+
+
+def _written_again(before: OutputDataset, output: OutputDataset) -> OutputDataset:
+    """A dataset that two merges of a task have written: as the second left it, with what both wrote."""
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    facet = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+    first, second = ((each.outputFacets or {}).get("outputStatistics") for each in (before, output))
+    if isinstance(first, facet) and isinstance(second, facet):
+        for count in ("rowCount", "size", "fileCount"):
+            setattr(second, count, getattr(first, count) + getattr(second, count))
+    return output
 
 
 def _without_pattern(path: str) -> str:

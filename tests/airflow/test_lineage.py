@@ -129,6 +129,21 @@ def test_the_output_is_where_the_table_lies_with_what_was_written() -> None:
     assert (written.rowCount, written.size, written.fileCount) == (15, 1000, 1)
 
 
+def test_several_merges_tell_each_dataset_once() -> None:
+    merges = [
+        MergeConfig(target=target, source=source, on=["id"], clauses=[when_matched_delete()])  # type: ignore[arg-type]
+        for target, source in (("/lake/t", "staging.a"), ("/lake/u", "staging.a"), ("/lake/t", "staging.b"))
+    ]
+    results = {0: replace(RESULT, version=4), 1: replace(RESULT, version=7), 2: replace(RESULT, version=5)}
+    found = lineage_of_merges(merges, results, {})
+    assert names(found.inputs) == [("delta://table", "staging.a"), ("delta://table", "staging.b")]
+    assert names(found.outputs) == [("file", "/lake/t"), ("file", "/lake/u")]
+    assert [output.facets["version"].datasetVersion for output in found.outputs] == ["5", "7"]
+    written = [output.outputFacets["outputStatistics"] for output in found.outputs]
+    assert [(each.rowCount, each.size, each.fileCount) for each in written] == [(30, 2000, 2), (15, 1000, 1)]
+    assert found.job_facets["sql"].query == ";\n\n".join(merge.to_sql() for merge in merges)
+
+
 def input_fields(fields: list[Any]) -> list[tuple[str, str, str, list[str]]]:
     return [
         (each.namespace, each.name, each.field, [f"{how.type} {how.subtype}" for how in each.transformations])
