@@ -57,7 +57,7 @@ test: java install $(CLASSES) ## The suite, with one in 60 cases of ours against
 test-all: java install $(CLASSES) ## The suite with every case; takes about an hour and a half
 	@$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --all-cases $(ARGS)
 
-test-cluster: java install ## Merges on a standalone Spark cluster of two workers, which the tests start themselves
+test-cluster: java install ## Merges on a standalone Spark cluster and on a YARN of one node, which the tests start themselves
 	@$(BIN)/pytest tests/cluster --all-cases $(ARGS)
 
 test-s3: java install ## Merges into tables in S3, by a server that the tests start themselves

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -108,6 +108,17 @@ class MergeIdentity:
             return False
         counted = clear_number < _THOUSAND - 1
         return (counted and clear_number == other_clear_number) or max_tries == other_max_tries
+
+    def of_one_of_several(self, target: str, number: int) -> MergeIdentity:
+        """The identity of one of several merges of the same execution.
+
+        It doesn't depend on the other merges' targets, nor on their order.
+
+        :param target: its target as its statement names it.
+        :param number: which of the merges into that target it is, from 1.
+        """
+        digest = hashlib.sha256(target.encode()).hexdigest()[:_HASH_DIGITS]
+        return replace(self, application_id=f"{self.application_id}/{digest}/{number}")
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types; :meth:`from_dict` reads it back."""

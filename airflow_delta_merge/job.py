@@ -3,7 +3,9 @@
 Runs wherever spark-submit puts the driver, so it needs nothing but the standard library, pyspark and the parts of this
 package that travel as py-files. The result file is the only way back: ``{"result": {...}}`` after a merge, with
 ``"lineage": {...}`` beside it when it was asked for, ``{"plan": {...}}`` after a dry run, ``{"error": {...}}`` after a
-failure. It appears at once or not at all, readable by its owner only.
+failure. Several merges have ``{"merges": [...]}`` with one such object each, and in it its ``"target"``; one that was
+skipped as its source was empty has ``"skipped"`` with a sentence. The file appears at once or not at all, readable by
+its owner only.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.config import from_json
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json
+from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError, MergeExecutionError
 from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
@@ -38,6 +43,8 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LOOKS_AT_THE_FOLDER = 50
+#: Several merges at a time need the driver's memory and processors, whatever the executors have.
+_MOST_AT_ONCE = 8
 
 log = logging.getLogger("airflow_delta_merge.job")
 
@@ -56,13 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"The merge failed: {outcome['error']['message']}", file=sys.stderr)
         return 1
-    return 0
+    return 1 if any("error" in each for each in outcome.get("merges", ())) else 0
 
 
 def _tell_progress() -> None:
     """Let the engine say on stderr what it is at."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("Merge: %(message)s"))
+    threading.current_thread().name = "Merge"  # each of several merges has a thread of its own
+    handler.setFormatter(logging.Formatter("%(threadName)s: %(message)s"))
     package = logging.getLogger("airflow_delta_merge")
     package.addHandler(handler)
     package.setLevel(logging.INFO)
@@ -85,9 +93,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _merge(options: argparse.Namespace) -> dict[str, Any]:
-    from airflow_delta_merge import engine
-
-    config = from_json(Path(options.config).read_text(encoding="utf-8"))
+    merges = from_json(Path(options.config).read_text(encoding="utf-8"))
     identity = None
     if options.identity:
         identity = MergeIdentity.from_json(Path(options.identity).read_text(encoding="utf-8"))
@@ -98,27 +104,91 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     spark = start_session()
     try:
         log.info("%s", describe_application(spark))
-        if options.dry_run:
-            plan = engine.plan(spark, config, explain=options.explain, allowed_locations=allowed)
-            outcome = {"plan": plan.to_dict()}
-        else:
-            lineages: list[ColumnLineage] = []
-            result = engine.merge(
-                spark,
-                config,
-                identity=identity,
-                max_commit_attempts=options.max_commit_attempts,
-                allowed_locations=allowed,
-                on_lineage=lineages.append if options.lineage else None,
-            )
-            outcome = {"result": result.to_dict()}
-            if lineages:
-                outcome["lineage"] = lineages[0].to_dict()
+        run = _Run(options, identity, allowed)
+        outcome = run.merge_all(spark, merges) if isinstance(merges, list) else run.merge(spark, merges, identity)
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
         write_outcome(result_path, outcome)
     finally:
         spark.stop()
     return outcome
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How this application merges.
+
+    :param options: its command line.
+    :param identity: by what tables shall know its merges.
+    :param allowed_locations: the locations to which they are held.
+    """
+
+    options: argparse.Namespace
+    identity: MergeIdentity | None
+    allowed_locations: list[str] | None
+
+    def merge(
+        self, spark: SparkSession, config: MergeConfig | MergeStatement, identity: MergeIdentity | None
+    ) -> dict[str, Any]:
+        """Merge, or only plan; what became of it, for the result file."""
+        from airflow_delta_merge import engine
+
+        if self.options.dry_run:
+            plan = engine.plan(spark, config, explain=self.options.explain, allowed_locations=self.allowed_locations)
+            return {"plan": plan.to_dict()}
+        lineages: list[ColumnLineage] = []
+        result = engine.merge(
+            spark,
+            config,
+            identity=identity,
+            max_commit_attempts=self.options.max_commit_attempts,
+            allowed_locations=self.allowed_locations,
+            on_lineage=lineages.append if self.options.lineage else None,
+        )
+        return {"result": result.to_dict(), **({"lineage": lineages[0].to_dict()} if lineages else {})}
+
+    def merge_all(self, spark: SparkSession, configs: Sequence[MergeConfig | MergeStatement]) -> dict[str, Any]:
+        """Merge side by side, but those into the same target one after the other.
+
+        When one of them fails, the rest into its target is not begun; all others go on.
+        """
+        by_target: dict[str, list[int]] = defaultdict(list)
+        for number, config in enumerate(configs):
+            by_target[config.target.to_sql()].append(number)
+        outcomes: list[dict[str, Any]] = [{} for _ in configs]
+
+        def merge_into(target: str, numbers: Sequence[int]) -> None:
+            session = spark.newSession()  # settings of one merge don't reach the others
+            failed = None
+            for nth, number in enumerate(numbers, 1):
+                threading.current_thread().name = f"Merge {number + 1} of {len(configs)}"
+                if failed is None:
+                    identity = self.identity and self.identity.of_one_of_several(target, nth)
+                    outcome = self._tried(session, configs[number], identity)
+                    failed = number if "error" in outcome else None
+                else:
+                    message = f"It was not begun, as merge {failed + 1} into the same table failed."
+                    outcome = {"error": describe_error(MergeExecutionError(message))}
+                outcomes[number] = {"target": target, **outcome}
+
+        at_once = min(_MOST_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
+        with ThreadPoolExecutor(at_once) as pool:
+            for done in [pool.submit(merge_into, *each) for each in by_target.items()]:
+                done.result()
+        return {"merges": outcomes}
+
+    def _tried(
+        self, spark: SparkSession, config: MergeConfig | MergeStatement, identity: MergeIdentity | None
+    ) -> dict[str, Any]:
+        try:
+            return self.merge(spark, config, identity)
+        except Exception as error:
+            if isinstance(error, EmptySourceError) and config.guards.on_empty_source == "skip":
+                log.info("Skipped: %s", error)
+                return {"skipped": str(error)}
+            described = describe_error(error)
+            exc_info = None if isinstance(error, (DeltaMergeError, NotImplementedError)) else error
+            log.error("The merge failed: %s", described["message"], exc_info=exc_info)
+            return {"error": described}
 
 
 def start_session() -> SparkSession:

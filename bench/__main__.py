@@ -82,8 +82,16 @@ def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
 def _run_cold(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
     failed = False
     for case in cases:
-        result = cold.run_cold(case, home=options.home, work=work, scale=options.scale, rounds=options.rounds)
-        print(f"{case.name}, cold, scale {options.scale:g}", *result.lines(), sep="\n", flush=True)
+        result = cold.run_cold(
+            case,
+            home=options.home,
+            work=work,
+            scale=options.scale,
+            rounds=options.rounds,
+            num_merges=options.merges,
+        )
+        merges = f", {options.merges} merges" if options.merges > 1 else ""
+        print(f"{case.name}, cold, scale {options.scale:g}{merges}", *result.lines(), sep="\n", flush=True)
         failed |= bool(result.other_rows)
     return 1 if failed else 0
 
@@ -106,6 +114,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--cold",
         action="store_true",
         help=f"whole tasks: DeltaMergeOperator against SparkSubmitOperator + MERGE (by default {COLD_CASE})",
+    )
+    parser.add_argument(
+        "--merges", type=int, default=1, metavar="N", help="with --cold: so many merges, by ours in one task"
     )
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
     parser.add_argument("--list", action="store_true", help="list the cases")

@@ -9,9 +9,11 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from airflow_delta_merge.jars import DELTA_VERSION, delta_jars
@@ -32,8 +34,8 @@ with open(sys.argv[1], encoding="utf-8") as statement:
 spark.stop()
 """
 
-#: A task: called with a copy of the table and the source.
-Task = Callable[[Path, Path], None]
+#: A task, or several: called with copies of the table, each to be merged into, and the source.
+Task = Callable[[Sequence[Path], Path], None]
 
 
 @dataclass
@@ -54,14 +56,17 @@ class ColdResult:
         ]
 
 
-def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int) -> ColdResult:
+def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int, num_merges: int = 1) -> ColdResult:
     """Run a case as tasks, each in a Spark of its own, in turn; the rows are compared at the end.
+
+    With several merges ours does them in one task and one Spark, each of the others in as many tasks.
 
     Airflow gets a home of its own and no database: `execute` needs none.
 
     :param home: the benchmark's folder, with the templates.
     :param work: a folder for this run.
     :param rounds: rounds that count, after one to warm up the machine's file cache.
+    :param num_merges: how many tables a round merges into, copies of one.
     """
     spark = session.start(work)
     templates = Templates(spark, home / "tables", scale)
@@ -69,24 +74,27 @@ def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int) -
     spark.stop()  # its JVM stays, idle, until the rows are compared
 
     result = ColdResult(case)
-    targets: dict[str, Path] = {}
+    targets: dict[str, list[Path]] = {}
     tasks = _tasks(case, work)
+    if num_merges > 1:
+        del tasks[_WITH_PACKAGES]
     for number in range(rounds + 1):
         for name, task in reversed(tasks.items()) if number % 2 else tasks.items():
-            target = work / uuid.uuid4().hex / "target"
-            copy_table(template, target)
+            copies = [work / uuid.uuid4().hex / "target" for _ in range(num_merges)]
+            for target in copies:
+                copy_table(template, target)
             start = time.perf_counter()
-            task(target, source)
+            task(copies, source)
             if number:
                 result.seconds.setdefault(name, []).append(time.perf_counter() - start)
-            if name in targets:
-                shutil.rmtree(targets[name].parent)
-            targets[name] = target
+            for target in targets.get(name, ()):
+                shutil.rmtree(target.parent)
+            targets[name] = copies
     spark = session.start(work)
     runner = Runner(spark, Templates(spark, home / "tables", scale), [], work=work, rounds=rounds)
-    hashes = {name: runner.hash_of_rows(target) for name, target in targets.items()}
+    hashes = {name: {runner.hash_of_rows(target) for target in copies} for name, copies in targets.items()}
     spark.stop()
-    result.other_rows = [name for name in hashes if hashes[name] != hashes[_WITH_JARS]]
+    result.other_rows = [name for name in hashes if len(hashes[name]) > 1 or hashes[name] != hashes[_WITH_JARS]]
     return result
 
 
@@ -110,21 +118,20 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
     script = work / "merge.py"
     script.write_text(_SCRIPT, encoding="utf-8")
 
-    def ours(target: Path, source: Path) -> None:
-        config = case.config(target, source)
-        operator = DeltaMergeOperator(
-            task_id="merge",
-            target=config.target,
-            source=config.source,
-            on=config.on,
-            clauses=config.clauses,
-            driver_memory=session.DRIVER_MEMORY,
-            name="merge",
-        )
-        operator.execute({})
+    def ours(targets: Sequence[Path], source: Path) -> None:
+        configs = [case.config(target, source) for target in targets]
+        merge = {name: getattr(configs[0], name) for name in ("target", "source", "on", "clauses")}
+        what: dict[str, Any] = {"merges": configs} if len(configs) > 1 else merge
+        DeltaMergeOperator(
+            task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **what
+        ).execute(_context())
 
     def submitting(**arguments: Any) -> Task:
-        def task(target: Path, source: Path) -> None:
+        def task(targets: Sequence[Path], source: Path) -> None:
+            for target in targets:
+                submit(target, source)
+
+        def submit(target: Path, source: Path) -> None:
             statement = target.parent / "statement.sql"
             statement.write_text(case.statement(target, source), encoding="utf-8")
             SparkSubmitOperator(
@@ -143,6 +150,14 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
         _WITH_JARS: submitting(jars=",".join(delta_jars())),
         _WITH_PACKAGES: submitting(packages=f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"),
     }
+
+
+def _context() -> Any:
+    """What ours asks a task's context for: who merges, so that the table holds each merge once."""
+    ti = SimpleNamespace(dag_id="bench", task_id="merge", run_id=uuid.uuid4().hex, map_index=-1, max_tries=0)
+    ti.try_number = 1
+    dag_run = SimpleNamespace(start_date=datetime.now(UTC), logical_date=None, run_after=None, clear_number=0)
+    return {"ti": ti, "dag_run": dag_run}
 
 
 def _conf(scratch: Path) -> dict[str, str]:

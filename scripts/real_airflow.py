@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -106,11 +106,16 @@ class RealAirflow:
         if done.returncode != 0:
             raise AirflowError("Airflow's database could not be made (`airflow db migrate` failed)")
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, before: Sequence[str] = ()) -> None:
+        """Start Airflow's processes.
+
+        :param names: arguments of ``airflow``, e.g. ``scheduler``.
+        :param before: a program, with its first arguments, that is given the command as further ones.
+        """
         for name in names:
             # A session of its own, so that its end ends its workers and Spark too.
             self.processes[name] = subprocess.Popen(
-                _airflow(*name.split()),
+                [*before, *_airflow(*name.split())],
                 env=self.environment(),
                 stdout=self.log,
                 stderr=self.log,

@@ -28,7 +28,7 @@ from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.config.source_expectations import SourceExpectations
-from airflow_delta_merge.config.transport import from_json, to_json
+from airflow_delta_merge.config.transport import from_json, statements_to_sql, to_json
 
 __all__ = [
     "CONFIG_VERSION",
@@ -46,6 +46,7 @@ __all__ = [
     "SourceDedupe",
     "SourceExpectations",
     "from_json",
+    "statements_to_sql",
     "to_json",
     "when_matched_delete",
     "when_matched_update",

@@ -8,7 +8,9 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import (
+    Asset,
     DecoratedOperator,
+    ObjectStoragePath,
     TaskDecorator,
     context_merge,
     determine_kwargs,
@@ -19,7 +21,13 @@ from airflow.sdk.definitions._internal.types import SET_DURING_EXECUTION
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
-from airflow_delta_merge.operators.arguments import PARTS_OF_A_STATEMENT, check_arguments, to_plain, window_template
+from airflow_delta_merge.operators.arguments import (
+    PARTS_OF_A_STATEMENT,
+    check_arguments,
+    plain_source,
+    to_plain,
+    window_template,
+)
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
 if TYPE_CHECKING:
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 _NEEDED = ("target", "on", "clauses")
 # With none of these in the decorator the function returns the whole merge.
 _SAYING_WHAT = (*_NEEDED, "pattern")
-_OF_THE_FUNCTION = ("source", "sql")
+_OF_THE_FUNCTION = ("source", "sql", "merges")
 # What belongs to a merge, with what each is when it isn't given.
 _PARTS: dict[str, Any] = {
     **{name: nothing for name, nothing in PARTS_OF_A_STATEMENT.items() if name not in _OF_THE_FUNCTION},
@@ -111,8 +119,9 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             return self._refuse(
                 returned, "with target, on and clauses in the decorator it is to return the source alone."
             )
-        is_source = isinstance(returned, (str, Mapping, MergeSource, os.PathLike)) or (
-            isinstance(returned, (list, tuple)) and all(isinstance(path, (str, os.PathLike)) for path in returned)
+        places = (str, os.PathLike, ObjectStoragePath, Asset)
+        is_source = isinstance(returned, (*places, Mapping, MergeSource)) or (
+            isinstance(returned, (list, tuple)) and all(isinstance(path, places) for path in returned)
         )
         if not is_source:
             return self._refuse(
@@ -120,7 +129,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             )
         if not returned:
             return self._refuse(returned, "there is nothing to merge in an empty one.")
-        return to_plain(returned)
+        return plain_source(returned)
 
     def _refuse(self, returned: Any, rule: str) -> NoReturn:
         from airflow_delta_merge.hooks.errors import DeltaMergeFailException

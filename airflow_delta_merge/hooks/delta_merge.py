@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.column_lineage import ColumnLineage
+from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
 from airflow_delta_merge.hooks.connection import (
@@ -21,12 +23,19 @@ from airflow_delta_merge.hooks.connection import (
     ConnectionSettings,
     find_connection,
 )
-from airflow_delta_merge.hooks.errors import DeltaMergeException, error_of_exit, error_of_job, error_of_loss
+from airflow_delta_merge.hooks.errors import (
+    DeltaMergeException,
+    error_of_exit,
+    error_of_job,
+    error_of_loss,
+    error_of_several,
+    target_or_number,
+)
 from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.hooks.staging import Staging, stage, staged
+from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
@@ -37,7 +46,6 @@ from airflow_delta_merge.s3a_jars import have_s3a_jars, s3a_jars
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-    from airflow_delta_merge.config import MergeConfig, MergeStatement
     from airflow_delta_merge.hooks.spark_application import SparkApplication
 
 
@@ -189,6 +197,30 @@ class DeltaMergeHook(BaseHook):
         outcome = self._run(config, identity, arguments, on_application)
         return self._result(outcome, on_lineage)
 
+    def merge_all(
+        self,
+        configs: Sequence[MergeConfig | MergeStatement],
+        *,
+        identity: MergeIdentity | None = None,
+        max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
+        on_application: Callable[[SparkApplication], None] | None = None,
+        on_lineage: Callable[[int, ColumnLineage], None] | None = None,
+    ) -> list[MergeResult | None]:
+        """Run several merges in one Spark application, side by side; those into the same target in their order.
+
+        :param configs: what to merge, at least one.
+        :param identity: as for :meth:`merge`; each merge has one of its own, made of this and its target.
+        :param max_commit_attempts: as for :meth:`merge`, for each of them.
+        :param on_application: called when the Spark application has started.
+        :param on_lineage: called with the position of a merge and where its target's columns come from.
+        :return: what each merge did, in the order of ``configs``; None for one that its guards had skipped.
+        :raises DeltaMergeException: when some failed, after all others are done. Another try finds what was committed,
+            if there is an identity.
+        """
+        arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
+        outcome = self._run(configs, identity, arguments, on_application)
+        return self._results(outcome, on_lineage)
+
     def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
 
@@ -202,43 +234,44 @@ class DeltaMergeHook(BaseHook):
 
     def _run(
         self,
-        config: MergeConfig | MergeStatement,
+        merges: Merges,
         identity: MergeIdentity | None,
         arguments: list[str],
         on_application: Callable[[SparkApplication], None] | None = None,
     ) -> dict[str, Any]:
         try:
-            with _raised_for_airflow(), staged(config, identity) as staging:
+            with _raised_for_airflow(), staged(merges, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments, on_application)
                 exit_code = submit.run(str(staging.application))
                 end = ApplicationEnd(outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line)
-                return self._outcome(
-                    end, config.target.to_sql(), killed=submit.killed, exactly_once=identity is not None
-                )
+                configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
+                targets = target_or_number([config.target for config in configs])
+                return self._outcome(end, targets, killed=submit.killed, exactly_once=identity is not None)
         finally:
             self._running = None
 
     def start(
         self,
-        config: MergeConfig | MergeStatement,
+        merges: Merges,
         *,
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         lineage: bool = False,
     ) -> KeptApplication:
-        """Start a merge that goes on without this process; whoever follows it hands its end to :meth:`result_of`.
+        """Start a merge, or several, that go on without this process; whoever follows them hands their end to
+        :meth:`result_of` or :meth:`results_of`.
 
         An application that an earlier try of the same execution has started here for the same merge is found again
         instead, if it runs or has a result; any other one of the same application id is ended.
 
-        :param config: what to merge, described or written as a statement.
+        :param merges: what to merge, described or written as a statement.
         :param identity: by what the table shall know this merge.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
         :param lineage: whether it shall tell where the target's columns come from.
         :raises DeltaMergeException: when it can't be started.
         """
         with _raised_for_airflow():
-            staging = stage(config, identity)
+            staging = stage(merges, identity)
             try:
                 arguments = _arguments(max_commit_attempts, lineage=lineage)
                 submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
@@ -248,7 +281,7 @@ class DeltaMergeHook(BaseHook):
                     remove_folder(staging.folder)
                     self._kept = found
                     return found
-                secrets_in = [config.to_dict(), self._s3_properties, dict(self.settings.conf), self.conf]
+                secrets_in = [json.loads(to_json(merges)), self._s3_properties, dict(self.settings.conf), self.conf]
                 self._kept = KeptApplication(staging.folder)
                 return KeptApplication.start(staging, command, submit.environment(), secrets_in)
             except BaseException:
@@ -285,6 +318,31 @@ class DeltaMergeHook(BaseHook):
         """
         outcome = self._outcome(end, target, killed=False, exactly_once=exactly_once)
         return self._result(outcome, on_lineage)
+
+    def results_of(
+        self,
+        end: ApplicationEnd,
+        targets: str,
+        *,
+        exactly_once: bool,
+        on_lineage: Callable[[int, ColumnLineage], None] | None = None,
+    ) -> list[MergeResult | None]:
+        """The results of several merges that :meth:`start` has started, as :meth:`merge_all` gives them.
+
+        :param targets: their target, or how many there are, for sentences.
+        """
+        return self._results(self._outcome(end, targets, killed=False, exactly_once=exactly_once), on_lineage)
+
+    def _results(
+        self, outcome: dict[str, Any], on_lineage: Callable[[int, ColumnLineage], None] | None
+    ) -> list[MergeResult | None]:
+        merges = outcome["merges"]
+        if errors := [error_of_job(each["error"], each["target"]) for each in merges if "error" in each]:
+            raise error_of_several(errors, len(merges))
+        return [
+            None if "skipped" in each else self._result(each, on_lineage and partial(on_lineage, position))
+            for position, each in enumerate(merges)
+        ]
 
     def _result(self, outcome: dict[str, Any], on_lineage: Callable[[ColumnLineage], None] | None) -> MergeResult:
         with _raised_for_airflow():
@@ -374,7 +432,7 @@ class DeltaMergeHook(BaseHook):
             raise error_of_exit(end.exit_code or 0, end.last_line, target, killed=killed, exactly_once=exactly_once)
         if "error" in end.outcome:
             raise error_of_job(end.outcome["error"], target)
-        if end.exit_code:
+        if end.exit_code and not any("error" in merge for merge in end.outcome.get("merges", ())):
             # The result is written after the commit, so the merge is done; to fail now would make it run twice.
             self.log.warning("Spark ended with exit code %s, but after the merge was done.", end.exit_code)
         return end.outcome

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.config import MergeTarget
 
 # Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
 # come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
@@ -56,6 +59,12 @@ class EmptySourceException(DeltaMergeFailException):
     """The source has no rows, where the merge's guards want no merge of none."""
 
 
+def target_or_number(targets: Sequence[MergeTarget]) -> str:
+    """The one target of a job, or how many it has, for the sentences of errors."""
+    names = dict.fromkeys(target.to_sql() for target in targets)
+    return next(iter(names)) if len(names) == 1 else f"{len(names)} tables"
+
+
 def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     """The Airflow error for the ``error`` part of a job's result file."""
     condition, sql_state = error.get("condition"), error.get("sql_state")
@@ -68,6 +77,13 @@ def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     return cls(
         f"The merge into {target} failed: {message}{suffix} {advice}".rstrip(), condition=condition, sql_state=sql_state
     )
+
+
+def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> DeltaMergeException:
+    """The Airflow error for those of several merges that failed; another try makes sense if it does for one of them."""
+    lasting = all(isinstance(error, AirflowFailException) for error in errors)
+    cls = DeltaMergeFailException if lasting else DeltaMergeException
+    return cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
 
 
 def _is_lasting(error: Mapping[str, Any]) -> bool:

@@ -155,7 +155,7 @@ class KeptApplication:
             return self.is_kept()
         with suppress(MergeResultError):
             outcome = Staging(self.folder).read_outcome()
-            return outcome is not None and "error" not in outcome
+            return outcome is not None and not any("error" in each for each in outcome.get("merges", [outcome]))
         return False
 
     def mask_secrets(self) -> None:
@@ -195,11 +195,13 @@ class KeptApplication:
             return ApplicationEnd(error=str(error), exit_code=exit_code, **told)
         if outcome is None and exit_code is None:
             return self._lost(host)
-        if outcome is not None and "error" in outcome:
-            # It goes into Airflow's database with the event.
-            outcome["error"]["message"] = str(redact(outcome["error"].get("message")))
-        if outcome is not None and len(json.dumps(outcome.get("lineage"))) > LONGEST_LINEAGE:
-            del outcome["lineage"]  # likewise
+        merges = [] if outcome is None else outcome.get("merges", [outcome])
+        for each in merges:
+            # They go into Airflow's database with the event.
+            if "error" in each:
+                each["error"]["message"] = str(redact(each["error"].get("message")))
+            if len(json.dumps(each.get("lineage"))) * len(merges) > LONGEST_LINEAGE:
+                del each["lineage"]
         return ApplicationEnd(outcome=outcome, exit_code=exit_code, **told)
 
     def _lost(self, host: str) -> ApplicationEnd:
@@ -207,8 +209,9 @@ class KeptApplication:
         if here != host:
             return ApplicationEnd(
                 error=f"Spark was started on {host}, but the triggerer runs on {here} and cannot follow it from there. "
-                f"Have a triggerer run on {host}, or set deferrable=False. That Spark application ends by itself, "
-                f"at the latest {SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                f"Have a triggerer run on {host}, with several such machines by queues of triggerers, or set "
+                "deferrable=False. That Spark application ends by itself, at the latest "
+                f"{SILENCE_SECONDS / 60:.0f} minutes after it was started.",
                 another_try_helps=False,
             )
         if self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.config.checks import option_text
@@ -27,6 +27,9 @@ from airflow_delta_merge.hooks.application_keeper import is_locked
 
 if TYPE_CHECKING:
     from airflow_delta_merge.identity import MergeIdentity
+
+#: What one job merges.
+Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
 
 #: How the names of the folders begin.
 FOLDER_PREFIX = "airflow_delta_merge_"
@@ -100,7 +103,9 @@ class Staging:
         _write_private(self.folder / name, text)
 
     def read_outcome(self) -> dict[str, Any] | None:
-        """What the job told in its result file, by ``error``, ``result`` or ``plan``; None when there is no such file.
+        """What the job told in its result file; None when there is no such file.
+
+        :return: by ``error``, ``result`` or ``plan``; or several of these in the list ``merges``, each with ``target``.
 
         :raises MergeResultError: when the file is torn.
         """
@@ -111,8 +116,8 @@ class Staging:
         except ValueError as error:
             raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
         if isinstance(outcome, dict):
-            told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
-            if told and isinstance(told[0], dict):
+            merges = outcome.get("merges", [outcome])
+            if isinstance(merges, list) and all(map(_tells, merges)):
                 return outcome
         raise MergeResultError("The job's result file holds neither a result nor an error.")
 
@@ -126,14 +131,22 @@ class Staging:
         _write_private(self.allowed_locations, json.dumps(list(locations)))
 
 
+def _tells(outcome: Any) -> bool:
+    """Whether this is what became of one merge."""
+    if not isinstance(outcome, dict):
+        return False
+    told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
+    return isinstance(told[0], dict) if told else isinstance(outcome.get("skipped"), str)
+
+
 @contextmanager
-def staged(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Iterator[Staging]:
-    """A private folder with the job, the engine, ``config`` and ``identity``; it is removed at the end.
+def staged(merges: Merges, identity: MergeIdentity | None = None) -> Iterator[Staging]:
+    """A private folder with the job, the engine, ``merges`` and ``identity``; it is removed at the end.
 
     Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
     the next merge on this machine does.
     """
-    staging = stage(config, identity)
+    staging = stage(merges, identity)
     try:
         with _owned(staging.folder):
             yield staging
@@ -173,8 +186,8 @@ def _is_abandoned(folder: Path) -> bool:
     return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
-def stage(config: MergeConfig | MergeStatement, identity: MergeIdentity | None = None) -> Staging:
-    """A private folder with the job, the engine, ``config`` and ``identity``, which the caller removes."""
+def stage(merges: Merges, identity: MergeIdentity | None = None) -> Staging:
+    """A private folder with the job, the engine, ``merges`` and ``identity``, which the caller removes."""
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     try:
@@ -183,7 +196,7 @@ def stage(config: MergeConfig | MergeStatement, identity: MergeIdentity | None =
         # package's own modules would be taken for top-level ones.
         _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
-        _write_private(staging.config, to_json(config))
+        _write_private(staging.config, to_json(merges))
         if identity is not None:
             _write_private(staging.identity, identity.to_json())
         staging.temporary.mkdir(mode=0o700)

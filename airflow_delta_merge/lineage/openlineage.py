@@ -9,17 +9,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.assets.delta import delta_asset
-from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget
+from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget, statements_to_sql
 from airflow_delta_merge.config.relations import FORMATS_WITHOUT_OPTIONS
 from airflow_delta_merge.lineage.columns import ReadDatasets, column_lineage_facet, schema_facet, symlinks_facet
 from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_path, dataset_of_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from airflow.providers.common.compat.sdk import Asset
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from openlineage.client.event_v2 import Dataset, OutputDataset
+    from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 
     from airflow_delta_merge.column_lineage import ColumnLineage
     from airflow_delta_merge.result import MergeResult
@@ -39,20 +39,41 @@ def is_lineage_sent() -> bool:
         return False
 
 
-def lineage_of_merge(
-    config: MergeConfig | MergeStatement, result: MergeResult | None, columns: ColumnLineage | None = None
+def lineage_of_merges(
+    configs: Sequence[MergeConfig | MergeStatement],
+    results: Mapping[int, MergeResult],
+    columns: Mapping[int, ColumnLineage],
 ) -> OperatorLineage[Any, Any]:
-    """Inputs and output of a merge, with the statement that it is.
+    """Inputs and outputs of a task's merges, with the statements that they are.
 
-    Inputs are the source's paths or table, or what OpenLineage's parser finds in its query; with ``columns`` also what
-    the job found behind views.
+    Inputs are the sources' paths or tables, or what OpenLineage's parser finds in their queries; with ``columns`` also
+    what the job found behind views.
 
-    :param result: what it did; None before and after a failure.
-    :param columns: where the target's columns come from, if the job told it.
+    :param results: what they did, by their positions; empty before and after a failure.
+    :param columns: where the targets' columns come from, by the same positions, if the job told it.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import sql_job
 
+    inputs: dict[tuple[str, str], InputDataset] = {}
+    outputs: dict[tuple[str, str], OutputDataset] = {}
+    for position, config in enumerate(configs):
+        read, output = _datasets(config, results.get(position), columns.get(position))
+        inputs |= {(str(dataset.namespace), str(dataset.name)): dataset for dataset in read}
+        if output is not None:
+            name = output.namespace, output.name
+            outputs[name] = _written_again(outputs[name], output) if name in outputs else output
+    return OperatorLineage(
+        inputs=list(inputs.values()),
+        outputs=list(outputs.values()),
+        job_facets={"sql": sql_job.SQLJobFacet(query=statements_to_sql(configs), dialect="spark")},
+    )
+
+
+def _datasets(
+    config: MergeConfig | MergeStatement, result: MergeResult | None, columns: ColumnLineage | None
+) -> tuple[list[InputDataset], OutputDataset | None]:
+    """Inputs and output of one merge."""
     read = ReadDatasets(_inputs(config), columns.tables if columns else ())
     output = _output(config.target, result)
     if output is not None and columns is not None:
@@ -61,11 +82,7 @@ def lineage_of_merge(
             "schema": schema_facet(columns.columns),
             "columnLineage": column_lineage_facet(columns, read, (output.namespace, output.name)),
         }
-    return OperatorLineage(
-        inputs=read.inputs(),
-        outputs=[] if output is None else [output],
-        job_facets={"sql": sql_job.SQLJobFacet(query=config.to_sql(), dialect="spark")},
-    )
+    return read.inputs(), output
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
@@ -136,6 +153,18 @@ def _output(target: MergeTarget, result: MergeResult | None) -> OutputDataset | 
             fileCount=result.num_added_files,
         )
     return OutputDataset(namespace=dataset[0], name=dataset[1], facets=facets, outputFacets=written)
+
+
+def _written_again(before: OutputDataset, output: OutputDataset) -> OutputDataset:
+    """A dataset that two merges of a task have written: as the second left it, with what both wrote."""
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    facet = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+    first, second = ((each.outputFacets or {}).get("outputStatistics") for each in (before, output))
+    if isinstance(first, facet) and isinstance(second, facet):
+        for count in ("rowCount", "size", "fileCount"):
+            setattr(second, count, getattr(first, count) + getattr(second, count))
+    return output
 
 
 def _without_pattern(path: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
 from airflow_delta_merge.config import (
     CreateTable,
     MergeClause,
@@ -23,6 +25,7 @@ from airflow_delta_merge.config import (
     SourceExpectations,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.places import as_source, as_target, spark_path
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 #: How the name of a file ends whose content Airflow takes for an argument.
@@ -104,6 +107,8 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return str(value)
+    if isinstance(value, ObjectStoragePath):
+        return spark_path(value)
     if isinstance(value, Mapping):
         items = {name: to_plain(item) for name, item in value.items()}
         return value if type(value) is dict and _are_same(items.values(), value.values()) else items
@@ -116,6 +121,16 @@ def to_plain(value: Any) -> Any:
 
 def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
     return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def plain_target(target: Any) -> Any:
+    """A target as :func:`to_plain` makes it, also from a Delta table's asset."""
+    return to_plain(as_target(target))
+
+
+def plain_source(source: Any) -> Any:
+    """A source as :func:`to_plain` makes it, also from an asset."""
+    return to_plain(as_source(source))
 
 
 def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
@@ -133,10 +148,25 @@ def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
     :raises MergeConfigError: when there is no such merge.
     """
     given = {name: value for name, value in arguments.items() if name != "pattern"}
+    # Other tasks may have returned them.
+    given |= {"target": plain_target(given["target"]), "source": plain_source(given["source"])}
     if arguments["pattern"] is None:
         return MergeConfig(**given)
     given = {name: value for name, value in given.items() if name not in _PARTS_OF_A_PATTERN}
     return pattern_from_dict(arguments["pattern"]).to_config(**given)
+
+
+def build_merge(arguments: Mapping[str, Any], sql: str | None) -> MergeConfig | MergeStatement:
+    """What these arguments, or a statement, merge.
+
+    :param arguments: as for :func:`build_config`.
+    :param sql: a statement instead, of which ``update_only_changed`` and ``guards`` are told beside it.
+    :raises MergeConfigError: when there is no such merge.
+    """
+    if sql is None:
+        return build_config(arguments)
+    guards = MergeGuards(**arguments["guards"])
+    return MergeStatement(sql=sql, update_only_changed=arguments["update_only_changed"], guards=guards)
 
 
 def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:
@@ -207,7 +237,7 @@ def _known_window(window: Any) -> Any:
     """The window without what only the run knows; then it is some day."""
     if not isinstance(window, Mapping):
         return None if _is_output(window) else window
-    known = {name: value for name, value in window.items() if not _is_unknown(value)}
+    known = {name: value for name, value in window.items() if not is_unknown(value)}
     if not {"start", "end"} <= known.keys():
         known |= _SOME_DAY
     return {"column": "template", **known}
@@ -232,23 +262,24 @@ def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:
     """The guards without those that hold templates or outputs."""
     fail_if = guards["fail_if"]
     if isinstance(fail_if, Mapping):
-        fail_if = {name: 0 if _is_unknown(value) else value for name, value in fail_if.items()}
+        fail_if = {name: 0 if is_unknown(value) else value for name, value in fail_if.items()}
     elif isinstance(fail_if, list):
-        fail_if = [condition for condition in fail_if if not _is_unknown(condition)]
+        fail_if = [condition for condition in fail_if if not is_unknown(condition)]
     known = {**guards, "fail_if": fail_if, "expect_source": _known_expectations(guards["expect_source"])}
-    return {name: value for name, value in known.items() if not _is_unknown(value)}
+    return {name: value for name, value in known.items() if not is_unknown(value)}
 
 
 def _known_expectations(expected: Any) -> Any:
     """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
     if not isinstance(expected, Mapping):
-        return None if _is_unknown(expected) else expected
-    known = {name: part for name, part in expected.items() if not _is_unknown(part) and not _holds_output(part)}
+        return None if is_unknown(expected) else expected
+    known = {name: part for name, part in expected.items() if not is_unknown(part) and not _holds_output(part)}
     # With nothing known left there is nothing to check; nor with what of it is expected unknown.
     return _fill(known, count(1)) if len(known) == len(expected) or known.keys() - {"sample"} else None
 
 
-def _is_unknown(value: Any) -> bool:
+def is_unknown(value: Any) -> bool:
+    """Whether only the run knows what it is: a template, or what another task returns."""
     return _is_template(value) or _is_output(value)
 
 
@@ -269,7 +300,7 @@ def _is_template(value: Any) -> bool:
 
 def _is_output(value: Any) -> bool:
     """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
-    return not isinstance(value, os.PathLike) and callable(getattr(value, "resolve", None))
+    return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
 
 
 def _holds_output(value: Any) -> bool:

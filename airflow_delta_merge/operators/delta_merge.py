@@ -18,13 +18,13 @@ from airflow_delta_merge.config import (
     CreateTable,
     MergeClause,
     MergeConfig,
-    MergeGuards,
     MergeSource,
     MergeStatement,
     MergeTarget,
     MergeWindow,
     SourceDedupe,
     SourceExpectations,
+    statements_to_sql,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
@@ -38,22 +38,26 @@ from airflow_delta_merge.links.delta_merge import (
 )
 from airflow_delta_merge.operators.arguments import (
     SQL_FILE,
-    build_config,
+    build_merge,
     check_arguments,
     check_rendered_conf,
+    plain_source,
+    plain_target,
     to_plain,
     window_template,
 )
 from airflow_delta_merge.operators.description import describe
+from airflow_delta_merge.operators.several import PARTS_OF_A_MERGE, build_merges, check_merges, plain_merges
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
+    from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_delta_merge.column_lineage import ColumnLineage
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.merge_plan import MergePlan
     from airflow_delta_merge.patterns import Pattern
     from airflow_delta_merge.result import MergeResult
 
@@ -78,11 +82,12 @@ class DeltaMergeOperator(BaseOperator):
     source rows for one target row …) fails without Airflow's retries.
 
     :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
-        :class:`~airflow_delta_merge.config.MergeTarget` or a dict like it. (templated)
+        :class:`~airflow_delta_merge.config.MergeTarget`, a dict like it, an ``ObjectStoragePath`` or the table's asset.
+        (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``); also the name of a ``.sql`` file with a query, or
-        what an upstream task returned. (templated)
+        (``{"path": "/in/day.csv", "options": {"header": True}}``); also an ``ObjectStoragePath`` or an asset, the name
+        of a ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
@@ -118,6 +123,10 @@ class DeltaMergeOperator(BaseOperator):
         whose values together no two rows share), ``not_null`` (columns that are never NULL), ``columns`` (types by
         name: ``{"id": "bigint"}``) and ``sample`` (what the log shows of such rows: ``keys``, ``rows`` or ``none``),
         or :class:`~airflow_delta_merge.config.SourceExpectations`. (templated)
+    :param merges: several merges in place of one, in one Spark application: dicts of the arguments above, or
+        :class:`~airflow_delta_merge.config.MergeConfig`. They run side by side, those into the same target in their
+        order. The task returns a list of results, with None for a merge that ``on_empty_source="skip"`` has skipped;
+        when some fail, the others are done all the same, and the next try finds them committed. (templated)
     :param exactly_once: whether the table shall hold each intended execution of this task once, however often it is
         tried: a try finds in the table's log what an earlier one has committed, returns its result and does nothing;
         one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
@@ -155,6 +164,7 @@ class DeltaMergeOperator(BaseOperator):
         "clauses",
         "pattern",
         "sql",
+        "merges",
         "target_alias",
         "source_alias",
         "source_dedupe",
@@ -177,6 +187,7 @@ class DeltaMergeOperator(BaseOperator):
         "clauses": "json",
         "pattern": "json",
         "conf": "json",
+        "merges": "json",
     }
     operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(), CommitLink())
     ui_color = "#a3e3ef"
@@ -184,8 +195,8 @@ class DeltaMergeOperator(BaseOperator):
     def __init__(
         self,
         *,
-        target: MergeTarget | str | Mapping[str, Any] | None = None,
-        source: MergeSource | str | Sequence[str] | Mapping[str, Any] | None = None,
+        target: MergeTarget | str | Mapping[str, Any] | ObjectStoragePath | Asset | None = None,
+        source: MergeSource | str | Sequence[Any] | Mapping[str, Any] | ObjectStoragePath | Asset | None = None,
         on: str | Sequence[str] | None = None,
         clauses: Iterable[MergeClause | Mapping[str, Any]] | None = None,
         pattern: Pattern | Mapping[str, Any] | None = None,
@@ -201,6 +212,7 @@ class DeltaMergeOperator(BaseOperator):
         fail_if: Mapping[str, float | str] | Sequence[str] = (),
         on_empty_source: str = "merge",
         expect_source: SourceExpectations | Mapping[str, Any] | None = None,
+        merges: Iterable[MergeConfig | MergeStatement | Mapping[str, Any]] | None = None,
         exactly_once: bool = True,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         asset_events: Literal["on_commit", "always", "never"] = "on_commit",
@@ -219,14 +231,14 @@ class DeltaMergeOperator(BaseOperator):
         deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("multiple_outputs", True)
+        kwargs.setdefault("multiple_outputs", merges is None)
         if asset_events not in ("on_commit", "always", "never"):
             raise MergeConfigError(f"asset_events is {asset_events!r}; it can be: on_commit, always, never.")
         if asset_events != "never":
             kwargs["outlets"] = [*(kwargs.get("outlets") or ()), MERGED_TABLES]
         super().__init__(**kwargs)
-        self.target = to_plain(target)
-        self.source = to_plain(source)
+        self.target = plain_target(target)
+        self.source = plain_source(source)
         self.on = to_plain(on)
         self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
         self.pattern = to_plain(pattern)
@@ -242,6 +254,7 @@ class DeltaMergeOperator(BaseOperator):
         self.fail_if = to_plain(fail_if)
         self.on_empty_source = on_empty_source
         self.expect_source = to_plain(expect_source)
+        self.merges = plain_merges(merges)
         self.exactly_once = exactly_once
         self.max_commit_attempts = max_commit_attempts
         self.asset_events = asset_events
@@ -260,8 +273,9 @@ class DeltaMergeOperator(BaseOperator):
         self.deferrable = deferrable
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
-        self._merged: MergeResult | None = None
-        self._columns: ColumnLineage | None = None
+        # By the merges' positions.
+        self._merged: dict[int, MergeResult] = {}
+        self._columns: dict[int, ColumnLineage] = {}
         # What the arguments come to in a run; no argument, but Airflow shows it with the rendered ones.
         self.statement: str | None = None
         if self.conf is not None and not isinstance(self.conf, Mapping):
@@ -271,7 +285,10 @@ class DeltaMergeOperator(BaseOperator):
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
 
     def _check_at_parse(self) -> None:
-        check_arguments(self._config_arguments(), self.sql)
+        if self.merges is None:
+            check_arguments(self._config_arguments(), self.sql)
+        else:
+            check_merges(self.merges, {name: getattr(self, name) for name in PARTS_OF_A_MERGE})
 
     def _config_arguments(self) -> dict[str, Any]:
         return {
@@ -296,15 +313,18 @@ class DeltaMergeOperator(BaseOperator):
         }
 
     def _merge_config(self) -> MergeConfig | MergeStatement:
-        """The config, once templates and outputs of upstream tasks have their values."""
+        """The config, once templates and outputs of upstream tasks have their values.
+
+        :raises MergeConfigError: when there is no such merge.
+        """
+        return build_merge(self._config_arguments(), self.sql)
+
+    def _merge_configs(self) -> list[MergeConfig | MergeStatement]:
+        """What is merged in this run, one or several."""
         from airflow_delta_merge.hooks.errors import DeltaMergeFailException
 
-        arguments = self._config_arguments()
         try:
-            if self.sql is not None:
-                guards = MergeGuards(**arguments["guards"])
-                return MergeStatement(sql=self.sql, update_only_changed=self.update_only_changed, guards=guards)
-            return build_config(arguments)
+            return [self._merge_config()] if self.merges is None else build_merges(self.merges)
         except MergeConfigError as error:
             raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
 
@@ -328,31 +348,38 @@ class DeltaMergeOperator(BaseOperator):
             verbose=self.verbose,
         )
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end."""
+    def execute(self, context: Context) -> Any:
+        """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end.
+
+        :return: with ``merges`` a list of such dicts, with None for what was skipped.
+        """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
 
-        config = self._merge_config()
+        configs = self._merge_configs()
         settings = self.hook.settings
         identity = self._identity(context) if self.exactly_once else None
-        self.log.info("Merging by\n%s", config.to_sql())
+        self.log.info("Merging by\n%s", statements_to_sql(configs))
         lineage = is_lineage_sent()
         if self.deferrable:
-            self._start(context, config, identity, settings.history_server_url, lineage=lineage)
-        with self._skipping_empty_source(config.guards.on_empty_source):
-            result = self.hook.merge(
-                config,
-                identity=identity,
-                max_commit_attempts=self.max_commit_attempts,
-                on_application=partial(self._link_application, context),
-                on_lineage=self._keep_columns if lineage else None,
-            )
-        return self._complete(context, config.target, result)
+            self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
+        arguments: dict[str, Any] = {
+            "identity": identity,
+            "max_commit_attempts": self.max_commit_attempts,
+            "on_application": partial(self._link_application, context),
+        }
+        targets = [config.target for config in configs]
+        if self.merges is not None:
+            results = self.hook.merge_all(configs, on_lineage=self._keep_columns if lineage else None, **arguments)
+            return self._complete_all(context, targets, results)
+        with self._skipping_empty_source(configs[0].guards.on_empty_source):
+            on_lineage = partial(self._keep_columns, 0) if lineage else None
+            result = self.hook.merge(configs[0], on_lineage=on_lineage, **arguments)
+        return self._complete(context, targets[0], result)
 
     def _start(
         self,
         context: Context,
-        config: MergeConfig | MergeStatement,
+        configs: list[MergeConfig | MergeStatement],
         identity: MergeIdentity | None,
         history_server_url: str | None,
         *,
@@ -361,7 +388,8 @@ class DeltaMergeOperator(BaseOperator):
         """Start the merge, and leave this worker until it has ended."""
         from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 
-        kept = self.hook.start(config, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=lineage)
+        merges = configs[0] if self.merges is None else configs
+        kept = self.hook.start(merges, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=lineage)
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
@@ -379,8 +407,8 @@ class DeltaMergeOperator(BaseOperator):
             method_name="execute_complete",
             kwargs={
                 "folder": str(kept.folder),
-                "target": config.target.to_dict(),
-                "on_empty_source": config.guards.on_empty_source,
+                "targets": [config.target.to_dict() for config in configs],
+                "on_empty_source": configs[0].guards.on_empty_source,
                 "exactly_once": identity is not None,
             },
             timeout=timeout,
@@ -392,35 +420,55 @@ class DeltaMergeOperator(BaseOperator):
         event: Mapping[str, Any],
         *,
         folder: str,
-        target: Mapping[str, Any],
+        targets: Sequence[Mapping[str, Any]],
         on_empty_source: str,
         exactly_once: bool,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Take the result of the merge that :meth:`execute` has started.
 
         :param event: what the trigger tells of the Spark application's end.
         :param folder: the merge's staging folder, to be removed if it is on this machine.
-        :param target: the target of that merge.
-        :param on_empty_source: what a source without rows meant to it.
+        :param targets: the target of that merge, or of each of ``merges``.
+        :param on_empty_source: what a source without rows meant to it, if it was a single one.
         :param exactly_once: whether it had an identity.
         """
-        from airflow_delta_merge.hooks.errors import timed_out
+        from airflow_delta_merge.hooks.errors import target_or_number, timed_out
         from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
 
         KeptApplication(Path(folder)).end()
-        merged, end = MergeTarget.of(target), ApplicationEnd.from_dict(event)
+        merged, end = [MergeTarget.of(target) for target in targets], ApplicationEnd.from_dict(event)
+        names = target_or_number(merged)
         if end.application is not None:
             self._keep_address(end.application)
         if end.timed_out:
-            raise timed_out(merged.to_sql(), exactly_once=exactly_once)
+            raise timed_out(names, exactly_once=exactly_once)
+        if self.merges is not None:
+            results = self.hook.results_of(end, names, exactly_once=exactly_once, on_lineage=self._keep_columns)
+            return self._complete_all(context, merged, results)
         with self._skipping_empty_source(on_empty_source):
-            result = self.hook.result_of(end, merged.to_sql(), exactly_once=exactly_once, on_lineage=self._keep_columns)
-        return self._complete(context, merged, result)
+            on_lineage = partial(self._keep_columns, 0)
+            result = self.hook.result_of(end, names, exactly_once=exactly_once, on_lineage=on_lineage)
+        return self._complete(context, merged[0], result)
 
     def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
         """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
-        self.log.info("%s", describe(result))
         self.link_addresses[CommitLink().xcom_key] = commit_address(self.hook.settings.commit_url, result)
+        return self._told(context, 0, target, result)
+
+    def _complete_all(
+        self, context: Context, targets: Sequence[MergeTarget], results: Sequence[MergeResult | None]
+    ) -> list[dict[str, Any] | None]:
+        """Tell the same of several merges, but for the link, of which a task has one."""
+        if all(result is None for result in results):
+            raise AirflowSkipException("No source of any merge has rows.")
+        return [
+            None if result is None else self._told(context, position, target, result)
+            for position, (target, result) in enumerate(zip(targets, results, strict=True))
+        ]
+
+    def _told(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
+        self.log.info("%s", describe(result))
+        self._merged[position] = result
         self._announce(context, target, result)
         return result.to_dict()
 
@@ -445,12 +493,11 @@ class DeltaMergeOperator(BaseOperator):
         address = history_page(self.hook.settings.history_server_url, application)
         self.link_addresses[SparkApplicationLink().xcom_key] = address
 
-    def _keep_columns(self, columns: ColumnLineage) -> None:
-        self._columns = columns
+    def _keep_columns(self, position: int, columns: ColumnLineage) -> None:
+        self._columns[position] = columns
 
     def _announce(self, context: Context, target: MergeTarget, result: MergeResult) -> None:
-        """Tell of what was merged, once the task succeeds: to lineage, and to whoever waits for the target's asset."""
-        self._merged = result
+        """Tell of what was merged, once the task succeeds, to whoever waits for the target's asset."""
         if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
             return
         try:
@@ -464,9 +511,11 @@ class DeltaMergeOperator(BaseOperator):
 
     def dry_run(self) -> None:
         """Log the statement and exactly what it would change; nothing is committed."""
-        config = self._merge_config()
-        self.log.info("Dry run of\n%s", config.to_sql())
-        plan = self.hook.plan(config)
+        for config in self._merge_configs():
+            self.log.info("Dry run of\n%s", config.to_sql())
+            self._log_plan(self.hook.plan(config))
+
+    def _log_plan(self, plan: MergePlan) -> None:
         self.log.info(
             "It would insert %s, update %s and delete %s rows of %s, by %s of %s files: %s",
             plan.num_inserted_rows,
@@ -491,10 +540,10 @@ class DeltaMergeOperator(BaseOperator):
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
         """Inputs and output, for Airflow's OpenLineage provider."""
         from airflow_delta_merge.hooks.errors import DeltaMergeFailException
-        from airflow_delta_merge.lineage.openlineage import lineage_of_merge
+        from airflow_delta_merge.lineage.openlineage import lineage_of_merges
 
         try:
-            return lineage_of_merge(self._merge_config(), self._merged, self._columns)
+            return lineage_of_merges(self._merge_configs(), self._merged, self._columns)
         except DeltaMergeFailException:  # the task says so itself
             return None
 
@@ -518,10 +567,10 @@ class DeltaMergeOperator(BaseOperator):
             check_rendered_conf(templates, self.conf or {})
         except MergeConfigError as error:
             raise DeltaMergeFailException(str(error)) from error
-        mask_secrets(self.conf, self.source)
+        mask_secrets(self.conf, self.source, self.merges)
         if self.sql is None:
             with suppress(DeltaMergeFailException):  # execute says why there is no such merge
-                self.statement = self._merge_config().to_sql()
+                self.statement = statements_to_sql(self._merge_configs())
 
     def on_kill(self) -> None:
         """End the Spark application."""

@@ -43,7 +43,7 @@ class DeltaMergeSensor(TableLogSensor):
     """Waits until a merge has succeeded and succeeds itself if the merge's result meets every condition given.
 
     It looks at the merge's task and its XCom in this Airflow or, with ``path``, at what the merge recorded in its
-    table's log, whichever Airflow it ran in.
+    table's log, whichever Airflow it ran in. Of a task with ``merges`` it looks at all results, and in no log.
 
     A merge that is done reports the same numbers however often one asks. So when a condition isn't met the sensor fails
     at once, without retries, instead of poking until its timeout; with ``soft_fail=True`` it is skipped. The same goes
@@ -166,10 +166,11 @@ class DeltaMergeSensor(TableLogSensor):
         if runs_missing or any(state != TaskInstanceState.SUCCESS for _, _, state in instances):
             self.log.info("Waiting for %s.%s: %s", dag_id, self.external_task_id, dict(states) or "no such run yet")
             return PokeReturnValue(is_done=False)
-        results = [self._read_result(context, dag_id, run_id, name) for run_id, name, _ in instances]
-        for (run_id, name, _), result in zip(instances, results, strict=True):
-            self._check_conditions(f"{dag_id}.{name} (run {run_id})", result)
-        dicts = [result.to_dict() for result in results]
+        dicts = []
+        for run_id, name, _ in instances:
+            for result in self._read_results(context, dag_id, run_id, name):
+                self._check_conditions(f"{dag_id}.{name} (run {run_id})", result)
+                dicts.append(result.to_dict())
         return PokeReturnValue(is_done=True, xcom_value=dicts[0] if len(dicts) == 1 else dicts)
 
     def _trigger(self, context: Context) -> BaseTrigger:
@@ -259,16 +260,18 @@ class DeltaMergeSensor(TableLogSensor):
                     "its log, clear it when it is mended, and this sensor with it."
                 )
 
-    def _read_result(self, context: Context, dag_id: str, run_id: str, name: str) -> MergeResult:
+    def _read_results(self, context: Context, dag_id: str, run_id: str, name: str) -> list[MergeResult]:
+        """The result of a merge; of a task with ``merges`` those of all that were not skipped."""
         suffix = name.removeprefix(self.external_task_id)
         map_index = int(suffix.removeprefix("_")) if suffix else None
         value = context["ti"].xcom_pull(
             task_ids=self.external_task_id, dag_id=dag_id, run_id=run_id, map_indexes=map_index
         )
         try:
-            if not isinstance(value, Mapping):
+            values = [each for each in value if each is not None] if isinstance(value, list) else [value]
+            if not values or not all(isinstance(each, Mapping) for each in values):
                 raise MergeResultError("It returned no merge result.")
-            return MergeResult.from_dict(value)
+            return [MergeResult.from_dict(each) for each in values]
         except MergeResultError as error:
             self._give_up(
                 f"{dag_id}.{name} (run {run_id}) has succeeded, but its XCom can't be read as a merge's result: "

@@ -140,9 +140,16 @@ class Once(RealAirflow):
         return dict(instance)
 
     def result(self, dag_id: str, run_id: str, map_index: int = -1) -> dict[str, Any]:
+        return dict(self._returned(dag_id, run_id, map_index))
+
+    def results(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Those of a task with several merges."""
+        return list(self._returned(dag_id, run_id, -1))
+
+    def _returned(self, dag_id: str, run_id: str, map_index: int) -> Any:
         entries = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/merge/xcomEntries"
         value = self.call(f"{entries}/return_value?map_index={map_index}")["value"]
-        return dict(json.loads(value) if isinstance(value, str) else value)
+        return json.loads(value) if isinstance(value, str) else value
 
     def wait(self, condition: Callable[[], Any]) -> None:
         until = time.monotonic() + PATIENCE_SECONDS

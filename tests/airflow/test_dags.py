@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.airflow import tables
-from tests.airflow.conftest import DAGS, SPARK
+from tests.airflow.conftest import DAGS, HOME, SPARK
 
 LOGICAL_DATE = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -87,6 +87,25 @@ def test_gates_pass_fail_and_skip(merged: tuple[Run, Path]) -> None:
     assert states["many_inserted"] == "failed"
     assert states["many_or_skip"] == "skipped"
     assert merged[0].xcom("some_inserted")["num_inserted_rows"] == 10
+
+
+def test_several_merges_in_one_task(dags: dict[str, Any]) -> None:
+    first, second = (tables.create_table(HOME / name) for name in ("several_a", "several_b"))
+    (HOME / "several.csv").write_text("id,name\n1,x\n2,y\n3,z\n")
+    run = Run(dags["merge_several"])
+    assert run.states == {
+        "merges": "success",
+        "merge": "success",
+        "each": "success",
+        "each_four": "failed",
+        "told[0]": "success",
+        "told[1]": "success",
+    }
+    results = run.xcom("merge")
+    assert [each["location"] for each in results] == [f"file:{first}", f"file:{second}"]
+    assert [each["num_inserted_rows"] for each in results] == [3, 3]
+    assert run.xcom("told", map_index=1)["version"] == 1
+    assert (tables.operations(first), tables.operations(second)) == (["MERGE"], ["MERGE"])
 
 
 def test_gate_in_another_dag(merged: tuple[Run, Path], dags: dict[str, Any]) -> None:

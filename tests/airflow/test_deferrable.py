@@ -97,6 +97,16 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
     nothing_left_within(10, airflow)
 
 
+def test_several_deferred_merges(airflow: Once) -> None:
+    targets = [airflow.table(f"several{number}") for number in range(2)]
+    airflow.trigger("once_deferrable_merges", "several", tables=[str(target) for target in targets])
+    airflow.run_ended("once_deferrable_merges", "several")
+    results = airflow.results("once_deferrable_merges", "several")
+    assert [result["num_inserted_rows"] for result in results] == [3, 3]
+    assert [applied(target) for target in targets] == [1, 1]
+    nothing_left_within(10, airflow)
+
+
 def test_marked_failed_while_deferred(airflow: Once) -> None:
     table = airflow.table("marked")
     endless(airflow, "marked", table)

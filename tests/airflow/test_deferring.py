@@ -96,6 +96,21 @@ def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monke
     assert returned == RESULT.to_dict()
 
 
+def test_several_merges_come_back_with_their_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = dict.fromkeys(("target", "source", "on", "clauses"))
+    merge = {"target": "/lake/t", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_update_all()]}
+    arguments = {**parts, "merges": [merge, {**merge, "target": "/lake/u"}]}
+    leave = deferred(tmp_path / "none", monkeypatch, **arguments)
+    done, skipped = {"target": "t", "result": RESULT.to_dict()}, {"target": "u", "skipped": "No rows."}
+    returned, _ = resumed(leave, replace(FINISHED, outcome={"merges": [done, skipped]}), **arguments)
+    assert returned == [RESULT.to_dict(), None]
+    with pytest.raises(DeltaMergeException, match="The merge into 2 tables was not completed: It is gone"):
+        resumed(leave, ApplicationEnd(error="It is gone."), **arguments)
+    failed = {"merges": [done, {"target": "u", **COLUMN}]}
+    with pytest.raises(AirflowFailException, match=r"1 of 2 merges failed; the others are done.\nThe merge into u"):
+        resumed(leave, replace(FINISHED, outcome=failed, exit_code=1), **arguments)
+
+
 def test_the_trigger_knows_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave = deferred(tmp_path, monkeypatch, execution_timeout=timedelta(seconds=100))
     _, arguments = leave.trigger.serialize()

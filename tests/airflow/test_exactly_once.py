@@ -96,6 +96,26 @@ def test_mapped(airflow: Once) -> None:
 
 
 @pytest.mark.slow
+def test_spark_dies_after_the_first_commit_of_several_merges(airflow: Once) -> None:
+    targets = [airflow.table(f"several{number}") for number in range(2)]
+    airflow.order("several", "kill", "jvm after-commit")
+    airflow.trigger("once_merges", "several", tables=[str(target) for target in targets])
+    airflow.run_ended("once_merges", "several")
+    assert airflow.task("once_merges", "several")["try_number"] == 2
+    results = airflow.results("once_merges", "several")
+    assert any(result["already_committed"] for result in results)
+    assert [applied(target) for target in targets] == [1, 1]
+    assert [result["version"] for result in results] == [1, 1]
+    assert {event["extra"]["table"] for event in airflow.asset_events("once_merges")} == {
+        each["table"] for each in results
+    }
+
+    airflow.clear("once_merges", "several", "merge")
+    airflow.run_ended("once_merges", "several")
+    assert [applied(target) for target in targets] == [2, 2]
+
+
+@pytest.mark.slow
 def test_backfill_twice(airflow: Once) -> None:
     table = airflow.table("backfill")
     run_id = "backfill__2026-01-02T00:00:00+00:00"

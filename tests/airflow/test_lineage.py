@@ -21,7 +21,7 @@ from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage, ReadTable
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_delete
 from airflow_delta_merge.lineage.naming import dataset_of_uri
-from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, lineage_of_merge
+from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, lineage_of_merges
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.result import MergeResult
 from tests.airflow.conftest import DAGS
@@ -64,7 +64,11 @@ RESULT = MergeResult(
 
 def lineage(result: MergeResult | None = RESULT, columns: ColumnLineage | None = None, **parts: Any) -> Any:
     given = {"target": "sales.orders", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_delete()]}
-    return lineage_of_merge(MergeConfig(**{**given, **parts}), result, columns)
+    return lineage_of_merges(
+        [MergeConfig(**{**given, **parts})],
+        {} if result is None else {0: result},
+        {} if columns is None else {0: columns},
+    )
 
 
 def names(datasets: list[Any]) -> list[tuple[str, str]]:
@@ -111,7 +115,7 @@ def test_inputs_are_what_the_source_reads(source: Any, inputs: list[tuple[str, s
 
 def test_inputs_of_a_statement() -> None:
     sql = "MERGE INTO delta.`/t` t USING (SELECT * FROM staging.orders) s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    found = lineage_of_merge(MergeStatement(sql=sql), None)
+    found = lineage_of_merges([MergeStatement(sql=sql)], {}, {})
     assert (names(found.inputs), names(found.outputs)) == ([("delta://table", "staging.orders")], [("file", "/t")])
 
 
@@ -123,6 +127,21 @@ def test_the_output_is_where_the_table_lies_with_what_was_written() -> None:
     assert output.facets["version"].datasetVersion == "4"
     written = output.outputFacets["outputStatistics"]
     assert (written.rowCount, written.size, written.fileCount) == (15, 1000, 1)
+
+
+def test_several_merges_tell_each_dataset_once() -> None:
+    merges = [
+        MergeConfig(target=target, source=source, on=["id"], clauses=[when_matched_delete()])  # type: ignore[arg-type]
+        for target, source in (("/lake/t", "staging.a"), ("/lake/u", "staging.a"), ("/lake/t", "staging.b"))
+    ]
+    results = {0: replace(RESULT, version=4), 1: replace(RESULT, version=7), 2: replace(RESULT, version=5)}
+    found = lineage_of_merges(merges, results, {})
+    assert names(found.inputs) == [("delta://table", "staging.a"), ("delta://table", "staging.b")]
+    assert names(found.outputs) == [("file", "/lake/t"), ("file", "/lake/u")]
+    assert [output.facets["version"].datasetVersion for output in found.outputs] == ["5", "7"]
+    written = [output.outputFacets["outputStatistics"] for output in found.outputs]
+    assert [(each.rowCount, each.size, each.fileCount) for each in written] == [(30, 2000, 2), (15, 1000, 1)]
+    assert found.job_facets["sql"].query == ";\n\n".join(merge.to_sql() for merge in merges)
 
 
 def input_fields(fields: list[Any]) -> list[tuple[str, str, str, list[str]]]:

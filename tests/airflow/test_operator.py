@@ -307,7 +307,7 @@ def test_values_that_make_no_merge_fail_before_spark_starts() -> None:
     merge = operator(target="{{ nothing }}", name="merge")
     merge.render_template_fields({"nothing": ""})
     with pytest.raises(DeltaMergeFailException, match="some text for the target"):
-        merge._merge_config()
+        merge._merge_configs()
 
 
 def test_kill_before_anything_runs_is_harmless() -> None:

@@ -102,7 +102,7 @@ def test_a_run_without_an_interval_fails_with_a_sentence_unless_the_window_is_gi
     merge = operator(pattern=UPSERT, window="at")
     merge.render_template_fields({"data_interval_end": None, "dag": DAG("d", schedule=None)})
     with pytest.raises(DeltaMergeFailException, match="this run has no data interval"):
-        merge._merge_config()
+        merge._merge_configs()
     given = operator(pattern=UPSERT, window=MergeWindow(column="at", start="2024-01-01", end="2024-01-02"))
     given.render_template_fields({})
     assert given._merge_config().window.end == "2024-01-02T00:00:00+00:00"

@@ -305,7 +305,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("a merge in a comment", lambda: MergeStatement(sql="SELECT 1 -- MERGE INTO t"), "is a MERGE INTO statement"),
     ("a statement of another version", lambda: from_json('{"sql": "MERGE INTO t", "version": 99}'), "same release"),
     ("torn JSON", lambda: from_json('{"target'), "not JSON"),
-    ("JSON that is no object", lambda: from_json("[]"), "JSON list, an object is needed"),
+    ("JSON that is no object", lambda: from_json("[7]"), "JSON int, an object is needed"),
     ("another version", lambda: MergeConfig.from_dict({**config().to_dict(), "version": 99}), "same release"),
     ("odd keys", lambda: MergeConfig.from_dict({**config().to_dict(), "onn": 1}), "unknown keys: onn"),
     ("missing keys", lambda: MergeConfig.from_dict({"target": "t"}), "lacks: source, on, clauses"),

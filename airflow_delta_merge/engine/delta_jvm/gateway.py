@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,8 @@ class Gateway:
         self.jvm = jvm
         self._classes: dict[str, JavaObject] = {}
         self._modules: dict[str, JavaObject] = {}
+        # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
+        self.java_class("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
 
     def java_class(self, name: str) -> JavaObject:
         """A class by its full name, to construct it or call its static methods.
@@ -189,18 +192,49 @@ def without_call_sites() -> Iterator[None]:
     PySpark does so for error messages about a user's DataFrame code; here the lines are the engine's own, and four
     fifths of a small merge's calls to the JVM were spent on them.
     """
-    setting = "_enable_debugging_cache"
-    before = getattr(pyspark_errors, setting)
-    setattr(pyspark_errors, setting, False)
+    _call_sites.leave_out()
     try:
         yield
     finally:
-        setattr(pyspark_errors, setting, before)
+        _call_sites.tell_again()
+
+
+class _CallSites:
+    """PySpark's switch, one for all threads: as it was before, once the last of them is done."""
+
+    _setting = "_enable_debugging_cache"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: Any = None
+
+    def leave_out(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._before = getattr(pyspark_errors, self._setting)
+            self._users += 1
+            setattr(pyspark_errors, self._setting, False)
+
+    def tell_again(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                setattr(pyspark_errors, self._setting, self._before)
+
+
+_call_sites = _CallSites()
 
 
 def scala_list(sequence: JavaObject) -> list[Any]:
     """The elements of a Scala sequence."""
     return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def scala_texts(sequence: JavaObject) -> list[str]:
+    """The elements of a Scala sequence as texts, in one call however many there are; none may hold a NUL."""
+    text = str(sequence.mkString("\0"))
+    return text.split("\0") if text else []
 
 
 def jdf(frame: DataFrame) -> JavaObject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_texts
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.exceptions import MergeConfigError
 
@@ -112,7 +112,7 @@ def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
         relation = leaf.relation()
         # Delta's are of a class without a name.
         if _is_a(gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"):
-            return [str(path.toString()) for path in scala_list(relation.location().rootPaths())]
+            return scala_texts(relation.location().rootPaths())
         if str(relation.getClass().getSimpleName()) == "DeltaCDFRelation":
             return [str(relation.deltaLog().dataPath().toString())]
     elif name == "HiveTableRelation":

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow.sdk import DAG, Asset, AssetWatcher, ObjectStoragePath, task
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import when_matched_update_all, when_not_matched_insert_all
@@ -94,6 +94,25 @@ with DAG("merge_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
         DeltaMergeSensor(task_id="each", external_task_id="merge", at_least={"num_inserted_rows": 3}),
         DeltaMergeSensor(task_id="each_five", external_task_id="merge", at_least={"num_inserted_rows": 5}),
     ]
+
+with DAG("merge_several", schedule=None, start_date=datetime(2026, 1, 1)):
+
+    @task
+    def merges() -> list[dict]:
+        """What an upstream task found to be merged."""
+        insert = {"on": ["id"], "clauses": [{"kind": "not_matched", "action": "insert_all"}]}
+        source = {"path": ObjectStoragePath(f"file://{FOLDER}/several.csv"), "options": {"header": True}}
+        return [
+            {"target": str(FOLDER / "several_a"), "source": "SELECT id, 'a' AS name FROM range(3)", **insert},
+            {"target": str(FOLDER / "several_b"), "source": source, **insert},
+        ]
+
+    several = DeltaMergeOperator(task_id="merge", merges=merges(), **SPARK)
+    several >> [
+        DeltaMergeSensor(task_id="each", external_task_id="merge", at_least={"num_inserted_rows": 3}),
+        DeltaMergeSensor(task_id="each_four", external_task_id="merge", at_least={"num_inserted_rows": 4}),
+    ]
+    several >> note.override(task_id="told").partial(inserted=0, touched=0, rendered="").expand(whole=several.output)
 
 with DAG("merge_decorated", schedule=None, start_date=datetime(2026, 1, 1)):
 

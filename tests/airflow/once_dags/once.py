@@ -54,6 +54,20 @@ with DAG("once_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
 
     DeltaMergeOperator.partial(task_id="merge", **COUNT).expand(target=tables())
 
+# Two merges in one task, of one table each.
+PARTS = ("source", "on", "clauses")
+for name, deferrable in (("merges", False), ("deferrable_merges", True)):
+    with DAG(f"once_{name}", schedule=None, start_date=datetime(2026, 1, 1)):
+        DeltaMergeOperator(
+            task_id="merge",
+            deferrable=deferrable,
+            merges=[
+                {"target": f"{{{{ dag_run.conf['tables'][{number}] }}}}", **{part: COUNT[part] for part in PARTS}}
+                for number in range(2)
+            ],
+            **{argument: value for argument, value in COUNT.items() if argument not in PARTS},
+        )
+
 with DAG("once_chaos", schedule=None, start_date=datetime(2026, 1, 1)):
     DeltaMergeOperator(task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT | {"retries": 8})
 
@@ -92,6 +106,9 @@ for name, deferrable in (("blocking", False), ("deferrable", True)):
             deferrable=deferrable,
             **LINKED | {"source": "{{ dag_run.conf['source'] }}", "on_empty_source": "skip", "retries": 1},
         )
+
+with DAG("once_deferrable_here", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(task_id="merge", deferrable=True, queue="here", **LINKED)
 
 with DAG("once_deferrable_timeout", schedule=None, start_date=datetime(2026, 1, 1)):
     DeltaMergeOperator(task_id="merge", deferrable=True, execution_timeout=timedelta(seconds=15), **LINKED)
