@@ -5,7 +5,7 @@ package that travel as py-files. The result file is the only way back: ``{"resul
 ``"lineage": {...}`` beside it when it was asked for, ``{"plan": {...}}`` after a dry run, ``{"error": {...}}`` after a
 failure. Several merges have ``{"merges": [...]}`` with one such object each, and in it its ``"target"``; one that was
 skipped as its source was empty has ``"skipped"`` with a sentence. The file appears at once or not at all, readable by
-its owner only.
+its owner only. A driver on a cluster writes it, given a URI, to storage from which the worker fetches it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = _merge(options)
     except Exception as error:
         outcome = {"error": describe_error(error)}
-        write_outcome(Path(options.result), outcome)
+        _tell(options.result, outcome)
         if not isinstance(error, (DeltaMergeError, NotImplementedError)):
             traceback.print_exc()
         print(f"The merge failed: {outcome['error']['message']}", file=sys.stderr)
@@ -80,7 +80,7 @@ def _tell_progress() -> None:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_job", description="Merge into a Delta table.")
     parser.add_argument("--config", required=True, help="file with the merge config as JSON")
-    parser.add_argument("--result", required=True, help="file to write the result to, as JSON")
+    parser.add_argument("--result", required=True, help="file, or URI of one, to write the result to, as JSON")
     parser.add_argument("--identity", help="file with the merge identity as JSON, for a merge to be committed once")
     parser.add_argument("--allowed-locations", help="file with a JSON list of the locations to which it is held")
     parser.add_argument("--max-commit-attempts", type=int, default=1, help="attempts when other writers conflict")
@@ -100,14 +100,13 @@ def _merge(options: argparse.Namespace) -> dict[str, Any]:
     allowed = None
     if options.allowed_locations:
         allowed = json.loads(Path(options.allowed_locations).read_text(encoding="utf-8"))
-    result_path = Path(options.result)
     spark = start_session()
     try:
         log.info("%s", describe_application(spark))
         run = _Run(options, identity, allowed)
         outcome = run.merge_all(spark, merges) if isinstance(merges, list) else run.merge(spark, merges, identity)
         # Before the session ends: what was committed must be told, however badly Spark shuts down.
-        write_outcome(result_path, outcome)
+        _tell(options.result, outcome)
     finally:
         spark.stop()
     return outcome
@@ -252,6 +251,15 @@ def _quietly(obj: Any, method: str) -> str | None:
     except Exception:
         return None
     return None if value is None else str(value)
+
+
+def _tell(result: str, outcome: dict[str, Any]) -> None:
+    if "://" not in result:
+        write_outcome(Path(result), outcome)
+        return
+    from airflow_delta_merge.engine.delta_jvm import write_shared_file
+
+    write_shared_file(result, json.dumps(outcome, ensure_ascii=False))
 
 
 def write_outcome(path: Path, outcome: dict[str, Any]) -> None:

@@ -19,8 +19,20 @@ _CONNECTION_TYPE = {
     "conn-fields": {
         "deploy-mode": {
             "label": "Deploy mode",
-            "description": "Only client works so far.",
+            "description": "client, or on YARN and Kubernetes cluster: Spark's driver runs on the cluster, too.",
             "schema": {**_OPTIONAL_TEXT, "default": "client"},
+        },
+        "result_path": {
+            "label": "Path for results",
+            "description": "For deploy mode cluster: a folder that the cluster and the workers reach, as a URI, e.g. "
+            "hdfs:///airflow/results.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "yarn_resourcemanager_webapp_address": {
+            "label": "YARN ResourceManager",
+            "description": "For deploy mode cluster on YARN: the address of its web application, e.g. "
+            "http://rm.internal:8088.",
+            "schema": _OPTIONAL_TEXT,
         },
         "jars": {
             "label": "Further jars",

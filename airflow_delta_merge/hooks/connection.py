@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ LOCAL_MASTER = "local[*]"
 
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
+    *("result_path", "yarn_resourcemanager_webapp_address"),
     *("allowed_locations", "allowed_conf", "aws_conn_id", "s3a_jars"),
 )
 
@@ -75,6 +77,8 @@ class ConnectionSettings:
     :param aws_conn_id: the connection of type ``aws`` by which Spark reaches S3 (``s3a://``); None leaves that to
         Spark's properties and the machine.
     :param s3a_jars: whether the jars of Hadoop's S3A driver go with each merge.
+    :param result_path: for deploy mode cluster: the folder for results, as a URI.
+    :param resource_manager: for deploy mode cluster on YARN: the address of the ResourceManager's web application.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -84,6 +88,8 @@ class ConnectionSettings:
     commit_url: str | None = None
     aws_conn_id: str | None = None
     s3a_jars: bool = False
+    result_path: str | None = None
+    resource_manager: str | None = None
 
     @classmethod
     def of(cls, connection: Connection) -> ConnectionSettings:
@@ -98,6 +104,8 @@ class ConnectionSettings:
             "commit_url": _web_address(connection, extra, "commit_url"),
             "aws_conn_id": aws_conn_id,
             "s3a_jars": _s3a_jars(connection, extra, default=aws_conn_id is not None),
+            "result_path": _uri(connection, extra, "result_path"),
+            "resource_manager": _resource_manager(connection, extra),
         }
         if connection.conn_type != CONNECTION_TYPE:
             return cls(**of_either_type)
@@ -146,6 +154,29 @@ def _s3a_jars(connection: Connection, extra: Mapping[str, Any], *, default: bool
     if not isinstance(value, bool):
         raise SparkConnectionError(f"The connection {connection.conn_id!r} has an s3a_jars that is no boolean.")
     return value
+
+
+def _uri(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
+    uri = _text(connection, extra, name)
+    if uri is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]+", uri):
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a {name} that is no URI of a folder: give e.g. "
+            "hdfs:///airflow/results, s3a://bucket/results or file:///shared/results."
+        )
+    return uri
+
+
+def _resource_manager(connection: Connection, extra: Mapping[str, Any]) -> str | None:
+    """The address by the name and in the forms that Airflow's Spark provider has for it."""
+    address = _text(connection, extra, "yarn_resourcemanager_webapp_address")
+    if address is None:
+        return None
+    address = address if "://" in address else f"http://{address}"
+    if not address.startswith(("http://", "https://")):
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address that is no web address."
+        )
+    return address.rstrip("/")
 
 
 def _web_address(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:

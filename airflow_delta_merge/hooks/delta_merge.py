@@ -17,10 +17,12 @@ from airflow_delta_merge.column_lineage import ColumnLineage
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
     DEFAULT_CONNECTION,
     ConnectionSettings,
+    SparkConnectionError,
     find_connection,
 )
 from airflow_delta_merge.hooks.errors import (
@@ -57,7 +59,7 @@ class DeltaMergeHook(BaseHook):
 
     :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
         ``spark_default`` Spark runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode
-        ``client`` only, so far.
+        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
     :param conf: Spark properties; they go before the connection's.
     :param jars: further jars, comma-separated; Delta's own are always there.
     :param packages: Maven coordinates of further jars, comma-separated, e.g. for an object store. They are resolved
@@ -145,6 +147,8 @@ class DeltaMergeHook(BaseHook):
         try:
             settings = self.settings
             submit = SparkSubmit(**self._submit_arguments)
+            if submit.is_cluster:
+                check_cluster_mode(self.conn_id, submit.master, settings)
             java, version = check_java()
             binary = submit.find_binary()
             jars = "Delta's jars" if have_delta_jars() else "an address that has Delta's jars"
@@ -242,13 +246,34 @@ class DeltaMergeHook(BaseHook):
         try:
             with _raised_for_airflow(), staged(merges, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments, on_application)
-                exit_code = submit.run(str(staging.application))
-                end = ApplicationEnd(outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line)
+                end = self._end_of(submit, staging)
                 configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
                 targets = target_or_number([config.target for config in configs])
                 return self._outcome(end, targets, killed=submit.killed, exactly_once=identity is not None)
         finally:
             self._running = None
+
+    def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
+        cluster_mode, error = submit.cluster_mode, None
+        if cluster_mode is not None and (ended := cluster_mode.end_predecessors()):
+            self.log.info("Spark application %s of an earlier try was ended", ", ".join(ended))
+        exit_code = submit.run(str(staging.application))
+        if cluster_mode is not None and not submit.killed:
+            error = self._fetch(submit, cluster_mode, staging)
+        return ApplicationEnd(
+            outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line, error=error
+        )
+
+    def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
+        """Bring the result from where the driver on the cluster has written it; a sentence when there is none."""
+        submit.end_on_cluster()  # it has ended, unless spark-submit was killed
+        uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
+        self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
+        if fetching.run(str(staging.write_result_fetcher())) != 0:
+            return f"its result could not be fetched from {cluster_mode.result}: {fetching.last_line}"
+        if not staging.result.exists():
+            return "Spark left no result; the reason stands in the log of its driver, on the cluster."
+        return None
 
     def start(
         self,
@@ -275,6 +300,11 @@ class DeltaMergeHook(BaseHook):
             try:
                 arguments = _arguments(max_commit_attempts, lineage=lineage)
                 submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
+                if submit.is_cluster:
+                    raise SparkConnectionError(
+                        f"The Spark connection {self.conn_id!r} has deploy mode cluster, with which a merge can't be "
+                        "deferred yet: set deferrable=False, or use deploy mode client."
+                    )
                 command = submit.command(str(staging.application))
                 found = self._find(identity, staging, command)
                 if found is not None:
@@ -377,18 +407,15 @@ class DeltaMergeHook(BaseHook):
             **self._submit_arguments | {"jars": self._further_jars()},
             py_files=str(staging.py_files),
             properties_file=str(staging.properties),
-            application_args=[
-                *("--config", str(staging.config)),
-                *("--result", str(staging.result)),
-                *(("--identity", str(staging.identity)) if staging.identity.exists() else ()),
-                *(("--allowed-locations", str(bounds)) if (bounds := staging.allowed_locations).exists() else ()),
-                *arguments,
-                *("--parent-pid", parent or str(os.getpid())),
-                *("--staging-folder", str(staging.folder)),
-            ],
             temporary=str(staging.temporary),
             on_application=on_application,
         )
+        if submit.is_cluster:
+            check_cluster_mode(self.conn_id, submit.master, self.settings)
+            on_yarn = submit.master.startswith("yarn")
+            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn))
+        else:
+            submit.keep_here(staging, arguments, parent or str(os.getpid()))
         _, java_version = check_java()
         submit.check_master()
         staging.write_properties(self._properties(submit, staging))
@@ -423,7 +450,8 @@ class DeltaMergeHook(BaseHook):
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        return {**defaults, **self._s3_properties, **self.settings.conf, **self.conf}
+        properties = {**defaults, **self._s3_properties, **self.settings.conf, **self.conf}
+        return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
 
     def _outcome(self, end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool) -> dict[str, Any]:
         if end.error is not None:

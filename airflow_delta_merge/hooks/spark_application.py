@@ -10,6 +10,8 @@ _TOLD = re.compile(
     r"Merge: Spark application (?P<id>[^\s,]+)(?:, UI at (?P<ui_url>https?://[^\s,]+))?"
     r"(?P<event_log>, event log on)?\s*$"
 )
+# What YARN's client writes of an application whose driver runs on the cluster.
+_TRACKED = re.compile(r"tracking URL: (?P<ui_url>https?://\S+/(?P<id>application_\d+_\d+)/?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -28,5 +30,7 @@ class SparkApplication:
     @classmethod
     def told_by(cls, line: str) -> SparkApplication | None:
         """The application that a line of the job's output tells of; None for all other lines."""
+        if tracked := _TRACKED.search(line):
+            return cls(tracked["id"], tracked["ui_url"])
         found = _TOLD.search(line)
         return cls(found["id"], found["ui_url"], bool(found["event_log"])) if found else None

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
 from airflow_delta_merge.hooks.application_keeper import end_group
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode
 from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
 from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.yarn import ResourceManagerError
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from airflow_delta_merge.hooks.staging import Staging
+
 _SECONDS_TO_CONNECT = 5.0
+_SECONDS_TO_KILL_A_POD = 30.0
 
 
 class SparkSubmit(SparkSubmitHook):
@@ -36,7 +45,7 @@ class SparkSubmit(SparkSubmitHook):
     - A spark-submit that isn't on the PATH is looked for beside the Python that runs Airflow, where pip puts it.
     - The connection may be one of type ``delta_merge``, too.
     - Properties come by file only, and ``spark-defaults.conf`` still counts.
-    - Killing it ends the JVM *and* the Python process under it.
+    - Killing it ends the JVM *and* the Python process under it, and in cluster mode the application on the cluster.
     """
 
     _submit_sp: Popen[str] | None
@@ -57,6 +66,8 @@ class SparkSubmit(SparkSubmitHook):
         self._temporary = temporary
         self._on_application = on_application
         self.java_options: list[str] = []
+        #: What belongs to an application whose driver runs on the cluster; None for any other.
+        self.cluster_mode: ClusterMode | None = None
         self.killed = False
         self.last_line = ""
         self._check_connection()
@@ -83,23 +94,31 @@ class SparkSubmit(SparkSubmitHook):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver is to run on the cluster."""
+        return bool(self._connection["deploy_mode"] == "cluster")
+
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
         """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
         return as_spark_connection(find_connection(conn_id))
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        connection: dict[str, Any] = super()._resolve_connection()
+        if "k8s" in connection["master"] and getattr(spark_submit, "kube_client", None) is None:
+            # The base would fail with a NameError.
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} points to Kubernetes, for which Airflow's Spark provider "
+                "needs the provider apache-airflow-providers-cncf-kubernetes: install it."
+            )
+        return connection
 
     def _check_connection(self) -> None:
         if self.master == "spark://":
             raise SparkConnectionError(
                 f"The Spark connection {self._conn_id!r} names no master: put one into its host, e.g. local[*], yarn "
                 "or spark://host:7077."
-            )
-        if self._connection["deploy_mode"] == "cluster":
-            why = "from where a merge's result cannot be read back yet"
-            if self.master.startswith("spark://"):
-                why = "in which Spark takes no Python application on a standalone cluster"
-            raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} has deploy mode cluster, {why}: use deploy mode client."
             )
 
     def check_master(self) -> None:
@@ -133,6 +152,23 @@ class SparkSubmit(SparkSubmitHook):
         else:
             self._jars = ",".join(filter(None, [*jars, self._jars]))
 
+    def keep_here(self, staging: Staging, arguments: Sequence[str], parent: str) -> None:
+        """Have the driver read and write the staged files where they are, and end with the process ``parent``."""
+        self._application_args = [
+            *_files_of(staging, str),
+            *("--result", str(staging.result)),
+            *arguments,
+            *("--parent-pid", parent),
+            *("--staging-folder", str(staging.folder)),
+        ]
+
+    def send(self, staging: Staging, arguments: Sequence[str], cluster_mode: ClusterMode) -> None:
+        """Have the staged files travel to a driver on the cluster, which finds them in the folder where it starts."""
+        self.cluster_mode = cluster_mode
+        files = _files_of(staging, lambda path: path.name)
+        self._files = ",".join(str(staging.folder / name) for name in files[1::2])
+        self._application_args = [*files, "--result", cluster_mode.result, *arguments]
+
     def run(self, application: str) -> int:
         """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
         try:
@@ -159,8 +195,12 @@ class SparkSubmit(SparkSubmitHook):
         """The environment for spark-submit."""
         env = dict(os.environ)
         if "PYSPARK_PYTHON" not in env:
-            # The driver runs here, so with this Python, also when no virtual environment is activated.
-            env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            if not self.is_cluster:
+                # The driver runs here, so with this Python, also when no virtual environment is activated.
+                env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            elif Path(self.find_binary()).parent == Path(sys.executable).parent:
+                # Spark would take that variable to the cluster, where this Python isn't; pip's needs it for this.
+                env.setdefault("SPARK_HOME", _spark_home())
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
         temporary = [f"-Djava.io.tmpdir={self._temporary}"] if self._temporary is not None else []
@@ -169,12 +209,49 @@ class SparkSubmit(SparkSubmitHook):
             env["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [env.get("SPARK_SUBMIT_OPTS"), *quoted]))
         return env
 
+    def on_this_machine(self, application_args: Sequence[str]) -> SparkSubmit:
+        """The same for an application without a session that runs here, whatever the driver on the cluster needs."""
+        here = copy.copy(self)
+        here.cluster_mode = here._on_application = here._files = here._submit_sp = None
+        here._connection = {**self._connection, "master": "local[1]", "deploy_mode": "client", "queue": None}
+        here._is_yarn = here._is_yarn_cluster_mode = here._is_kubernetes = False
+        here._driver_memory, here.last_line = "512m", ""
+        here._application_args = [*application_args]
+        # Of the driver, whose machine has other files.
+        paths = ("defaultJavaOptions", "extraJavaOptions", "extraClassPath", "extraLibraryPath")
+        here._conf = {f"spark.driver.{name}": "" for name in paths} | {"spark.pyspark.driver.python": sys.executable}
+        return here
+
     def on_kill(self) -> None:
-        """End the whole process group of spark-submit, first politely."""
+        """End the application on the cluster, if it is there, and the whole process group of spark-submit."""
         self.killed = True
+        reached = self.end_on_cluster()
         if self._submit_sp is not None:
             end_group(self._submit_sp)
+        if reached:
+            self.end_on_cluster()  # it may have been submitted meanwhile
+        self._yarn_application_id = self._kubernetes_driver_pod = None  # else the base looks for a command `yarn`
         super().on_kill()
+
+    def end_on_cluster(self) -> bool:
+        """End the application whose driver runs on the cluster, if there is one; False when nobody could be asked."""
+        if self.cluster_mode is None:
+            return False
+        try:
+            if self.cluster_mode.resource_manager is None:
+                self._kill_driver_pod(self.cluster_mode.driver_pod)
+            elif killed := self.cluster_mode.resource_manager.kill(self.cluster_mode.submission):
+                self.log.info("Spark application %s on YARN was killed", ", ".join(killed))
+        except (ResourceManagerError, OSError, subprocess.SubprocessError) as error:
+            self.log.warning("The Spark application on the cluster could not be ended: %s", error)
+            return False
+        return True
+
+    def _kill_driver_pod(self, pod: str) -> None:
+        name = ":".join(filter(None, [self._connection["namespace"], pod]))
+        properties = ["--properties-file", str(self._properties_file), "--load-spark-defaults"]
+        command = [self.find_binary(), "--master", self.master, *properties, "--kill", name]
+        subprocess.run(command, check=False, capture_output=True, timeout=_SECONDS_TO_KILL_A_POD)
 
     def find_binary(self) -> str:
         """The path of spark-submit.
@@ -219,3 +296,18 @@ class SparkSubmit(SparkSubmitHook):
         except Exception:  # whoever wants to know is no part of the merge
             self.log.warning("Nobody could be told of Spark application %s.", application.id, exc_info=True)
         self._on_application = None
+
+
+def _spark_home() -> str:
+    """The folder of the pyspark beside this Python, without importing it."""
+    pyspark = importlib.util.find_spec("pyspark")
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    return str(Path(pyspark.origin).parent)
+
+
+def _files_of(staging: Staging, name: Callable[[Path], str]) -> list[str]:
+    """The job's arguments that name what it reads."""
+    optional = {"--identity": staging.identity, "--allowed-locations": staging.allowed_locations}
+    there = {argument: path for argument, path in optional.items() if path.exists()}
+    return [part for argument, path in {"--config": staging.config, **there}.items() for part in (argument, name(path))]

@@ -121,6 +121,12 @@ class Staging:
                 return outcome
         raise MergeResultError("The job's result file holds neither a result nor an error.")
 
+    def write_result_fetcher(self) -> Path:
+        """Write the application that brings the result of a driver on a cluster, and return where it is."""
+        path = self.folder / "airflow_delta_merge_fetch_result.py"
+        _write_private(path, (PACKAGE / "fetch_result.py").read_text(encoding="utf-8"))
+        return path
+
     def write_properties(self, properties: Mapping[str, Any]) -> None:
         """Write Spark properties as a Java properties file."""
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]

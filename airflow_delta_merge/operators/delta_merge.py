@@ -138,7 +138,7 @@ class DeltaMergeOperator(BaseOperator):
         scheduled on the asset then run. A target by a relative path has no asset.
     :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
         ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
-        ``client`` only, so far.
+        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
     :param conf: Spark properties; they go before the connection's and this package's own. Their names stand in the
         DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names. (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)

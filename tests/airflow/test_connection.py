@@ -48,16 +48,9 @@ def test_the_master_is_its_host(define: Define, master: str) -> None:
     assert command[command.index("--deploy-mode") + 1] == "client"
 
 
-@pytest.mark.parametrize(
-    ("extra", "host", "sentence"),
-    [
-        ({"deploy-mode": "cluster"}, "yarn", "deploy mode cluster, from where a merge's result cannot"),
-        ({}, None, "'lake' names no master"),
-    ],
-)
-def test_a_master_that_cannot_do(define: Define, extra: dict[str, Any], host: str | None, sentence: str) -> None:
-    define(extra, host=host)
-    with pytest.raises(SparkConnectionError, match=sentence):
+def test_a_master_that_is_missing(define: Define) -> None:
+    define({}, host=None)
+    with pytest.raises(SparkConnectionError, match="'lake' names no master"):
         SparkSubmit(conn_id="lake")
 
 
@@ -116,10 +109,15 @@ def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any
         _ = DeltaMergeHook(conn_id="lake").settings
 
 
+FIELDS = (
+    *("deploy-mode", "result_path", "yarn_resourcemanager_webapp_address"),
+    *("jars", "conf", "aws_conn_id", "namespace", "history_server_url", "commit_url"),
+)
+
+
 def test_fields_left_empty_in_the_form_are_as_if_not_there(define: Define) -> None:
-    names = ("deploy-mode", "jars", "conf", "aws_conn_id", "namespace", "history_server_url", "commit_url")
     for nothing in ("", None):
-        define(dict.fromkeys(names, nothing))
+        define(dict.fromkeys(FIELDS, nothing))
         assert settings() == ConnectionSettings()
         assert "--deploy-mode" not in SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
 
@@ -230,6 +228,5 @@ def test_airflow_knows_the_type_and_its_form() -> None:
     assert (fields.host.title, fields.host.placeholder[:8]) == ("Master", "local[*]")
     assert all(hidden.hidden for hidden in (fields.port, fields.url_schema, fields.login, fields.password))
     assert form.extra_fields is not None
-    texts = {"deploy-mode", "jars", "aws_conn_id", "namespace", "history_server_url", "commit_url"}
-    assert set(form.extra_fields) == texts | {"conf"}
+    assert set(form.extra_fields) == set(FIELDS)
     assert form.extra_fields["conf"]["schema"]["type"] == ["object", "null"]

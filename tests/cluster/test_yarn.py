@@ -1,23 +1,30 @@
-"""Merges on a YARN of one node: the driver here (client mode), the executors in containers."""
+"""Merges on a YARN of one node, with the driver here (client mode) or in a container, too (cluster mode)."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.config import MergeConfig, to_json, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFailException
+from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.identity import MergeIdentity
 from tests.airflow import tables
+from tests.airflow.conftest import DAGS
+from tests.airflow.test_dags import Run
 from tests.cluster.standalone import wait_until
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
 
@@ -34,8 +41,9 @@ CONF = {
     "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.yarn.am.extraJavaOptions": JAVA,
     "spark.yarn.am.memory": "300m",
+    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.yarn.jars": f"local:{SPARK_JARS}/*",  # as on nodes that have Spark; else 400 MB travel each time
-    "spark.pyspark.python": BARE_PYTHON,
+    "spark.pyspark.python": str(BARE_PYTHON),
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": 4,
     "spark.databricks.delta.snapshotPartitions": 2,
@@ -50,10 +58,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 
 @pytest.fixture(autouse=True)
 def connection(cluster: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection to the cluster, and a folder for temporary files of this test's own."""
+    """Connections to the cluster in both modes, and a folder for temporary files of this test's own."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf_folder))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    conf = CONF | {"spark.yarn.stagingDir": (cluster.folder / "staging").as_uri()}
+    client = {"conn_type": "delta_merge", "host": "yarn", "extra": {"conf": conf}}
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(client))
+    cluster_mode = {
+        "deploy-mode": "cluster",
+        "result_path": (tmp_path / "results").as_uri(),
+        "yarn_resourcemanager_webapp_address": cluster.web_address,
+        "conf": conf,
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_YARN_CLUSTER", json.dumps({**client, "extra": cluster_mode}))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
@@ -76,11 +93,6 @@ def rows(first: int, last: int, name: str) -> str:
     return f"SELECT id, '{name}' AS name FROM range({first}, {last})"
 
 
-def hook(cluster: Yarn, name: str) -> DeltaMergeHook:
-    staging = {"spark.yarn.stagingDir": (cluster.folder / "staging").as_uri()}
-    return DeltaMergeHook(conn_id="yarn", conf=CONF | staging, name=name)
-
-
 def the_application(cluster: Yarn, name: str) -> dict[str, Any]:
     (application,) = cluster.applications(name)
     return application
@@ -88,7 +100,7 @@ def the_application(cluster: Yarn, name: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_merge_in_client_mode(cluster: Yarn, table: Path) -> None:
-    merging = hook(cluster, "client")
+    merging = DeltaMergeHook(conn_id="yarn", name="client")
     inserted = merging.merge(config(table, rows(0, 1000, "old")))
     assert (inserted.num_inserted_rows, inserted.version, tables.count_rows(table)) == (1000, 1, 1000)
     wait_until(lambda: the_application(cluster, "client")["state"] == "FINISHED", 20)
@@ -100,7 +112,7 @@ def test_a_merge_in_client_mode(cluster: Yarn, table: Path) -> None:
 
 @pytest.mark.slow
 def test_a_merge_in_client_mode_that_is_ended_ends_its_application(cluster: Yarn, table: Path) -> None:
-    merging = hook(cluster, "ended")
+    merging = DeltaMergeHook(conn_id="yarn", name="ended")
     thread = threading.Thread(target=lambda: fails(merging, config(table, ENDLESS)))
     thread.start()
     wait_until(lambda: is_at_work(cluster, "ended"), 120)
@@ -112,6 +124,129 @@ def test_a_merge_in_client_mode_that_is_ended_ends_its_application(cluster: Yarn
     wait_until(lambda: the_application(cluster, "ended")["state"] in ("FINISHED", "FAILED", "KILLED"), 20)
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
     assert tables.versions(table) == [0]
+
+
+@pytest.mark.slow
+def test_a_merge_in_cluster_mode(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    canary = "c4n4ry-of-a-secret"
+    conf = {"spark.hadoop.fs.s3a.secret.key": canary}
+    merging = DeltaMergeHook(conn_id="yarn_cluster", name="cluster", conf=conf)
+    who = MergeIdentity(application_id="me", generation=1)
+    applications: list[SparkApplication] = []
+    with command_lines() as seen:
+        result = merging.merge(config(table, rows(0, 1000, "old")), identity=who, on_application=applications.append)
+    assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)
+    assert tables.count_rows(table) == 1000
+    told = the_application(cluster, "cluster")
+    assert (told["state"], told["finalStatus"]) == ("FINISHED", "SUCCEEDED")
+    assert [(each.id, each.ui_url) for each in applications] == [(told["id"], told["trackingUrl"])]
+    logs = cluster.logs(told["id"])
+    assert "Merge: Spark application" in logs, "the job's own words: it ran in a container"
+    assert canary not in logs
+    assert [line for line in seen if "airflow_delta_merge_job.py" in line]
+    assert not [line for line in seen if canary in line]
+    nothing_is_left(cluster, tmp_path)
+
+    again = merging.merge(config(table, rows(0, 1000, "old")), identity=who)
+    assert (again.already_committed, again.num_inserted_rows, tables.versions(table)) == (True, 1000, [0, 1])
+
+
+@pytest.mark.slow
+def test_a_merge_that_fails_in_cluster_mode_fails_once_with_its_reason(
+    cluster: Yarn, table: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DeltaMergeFailException, match=r"The merge into .* failed: .*nope") as raised:
+        DeltaMergeHook(conn_id="yarn_cluster", name="failing").merge(config(table, "SELECT nope FROM range(1)"))
+    assert raised.value.condition is not None
+    told = the_application(cluster, "failing")
+    assert told["finalStatus"] == "FAILED"
+    assert "_02_" not in told["amContainerLogs"], "YARN made no second attempt of its own"
+    nothing_is_left(cluster, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_merge_in_cluster_mode_that_is_ended_ends_its_application(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    merging = DeltaMergeHook(conn_id="yarn_cluster", name="cluster ended")
+    thread = threading.Thread(target=lambda: fails(merging, config(table, ENDLESS)))
+    thread.start()
+    wait_until(lambda: is_at_work(cluster, "cluster ended"), 120)
+    begun = time.monotonic()
+    merging.on_kill()
+    wait_until(lambda: cluster.containers() == [], 10 - (time.monotonic() - begun))
+    thread.join(30)
+    assert the_application(cluster, "cluster ended")["state"] == "KILLED"
+    nothing_is_left(cluster, tmp_path)
+    assert tables.versions(table) == [0]
+
+
+@pytest.mark.slow
+def test_the_next_try_ends_the_application_of_a_worker_that_was_killed(
+    cluster: Yarn, table: Path, tmp_path: Path
+) -> None:
+    who = MergeIdentity(application_id="me", generation=1)
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    tried = subprocess.Popen([sys.executable, "-c", FIRST_TRY, to_json(config(table, ENDLESS))], env=environment)
+    try:
+        wait_until(lambda: is_at_work(cluster, "tries"), 120)
+        family = [psutil.Process(tried.pid), *psutil.Process(tried.pid).children(recursive=True)]
+    finally:
+        tried.kill()
+    for process in family:
+        process.kill()
+    tried.wait()
+    assert the_application(cluster, "tries")["state"] == "RUNNING", "it goes on without the worker"
+    result = DeltaMergeHook(conn_id="yarn_cluster", name="tries").merge(config(table, rows(0, 10, "new")), identity=who)
+    assert (result.num_inserted_rows, result.version, tables.versions(table)) == (10, 1, [0, 1])
+    assert [each["state"] for each in cluster.applications("tries")] == ["KILLED", "FINISHED"]
+    wait_until(lambda: cluster.containers() == [], 20)
+    nothing_is_left(cluster, tmp_path)
+
+
+@pytest.mark.slow
+def test_xcom_has_what_a_merge_in_cluster_mode_did(cluster: Yarn, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", os.environ["AIRFLOW_CONN_YARN_CLUSTER"])
+    dag = DagBag(DAGS, bundle_name="dags-folder").dags["merge_report_gate"]
+    run = Run(dag, {"target": str(table), "source": rows(0, 10, "row")})
+    assert (run.states["merge"], run.states["some_inserted"]) == ("success", "success")
+    assert run.xcom("note") == {"inserted": 10, "touched": 0, "rendered": "10", "version": 1}
+
+
+FIRST_TRY = """
+import sys
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.config import from_json
+from airflow_delta_merge.identity import MergeIdentity
+who = MergeIdentity(application_id="me", generation=1)
+DeltaMergeHook(conn_id="yarn_cluster", name="tries").merge(from_json(sys.argv[1]), identity=who)
+"""
+
+
+def nothing_is_left(cluster: Yarn, tmp_path: Path) -> None:
+    assert [path for path in (tmp_path / "results").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+    wait_until(lambda: list((cluster.folder / "staging").rglob("application_*")) == [], 20)
+
+
+@contextmanager
+def command_lines() -> Iterator[set[str]]:
+    """The command lines that run meanwhile, looked at each half second."""
+    seen: set[str] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            for process in psutil.process_iter(["cmdline"]):
+                seen.add(" ".join(process.info["cmdline"] or []))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
 
 
 def is_at_work(cluster: Yarn, name: str) -> bool:

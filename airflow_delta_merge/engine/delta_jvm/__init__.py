@@ -17,6 +17,7 @@ from airflow_delta_merge.engine.delta_jvm.reads import (
     qualified,
     reads_of_text,
 )
+from airflow_delta_merge.engine.delta_jvm.shared_files import read_shared_file, remove_shared_folder, write_shared_file
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.tables import (
@@ -49,8 +50,11 @@ __all__ = [
     "locations_of_merge",
     "qualified",
     "raises_merge_errors",
+    "read_shared_file",
     "reads_of_text",
+    "remove_shared_folder",
     "shown_in_spark_ui",
     "trees_of",
     "without_call_sites",
+    "write_shared_file",
 ]

@@ -1,0 +1,47 @@
+"""A PySpark application beside the job: brings the result of a driver on a cluster to the worker.
+
+It runs on the worker, without a Spark session, with the properties and jars of the merge: so it reaches the storage as
+the driver does, which has written the result there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+
+#: Largest result file that is believed in, in bytes; one of a hundred merges with their lineage has some hundred kB.
+MOST_BYTES = 64 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Copy the result, if there is one, and remove its folder; 0 unless the result can't be read."""
+    parser = argparse.ArgumentParser(prog="airflow_delta_merge_fetch_result", description="Fetch a merge's result.")
+    parser.add_argument("--uri", required=True, help="the result file, where the driver has written it")
+    parser.add_argument("--folder", required=True, help="its folder, to be removed, as a URI")
+    parser.add_argument("--result", required=True, type=Path, help="file to write the result to")
+    options = parser.parse_args(arguments)
+    from airflow_delta_merge.engine.delta_jvm import read_shared_file, remove_shared_folder
+
+    try:
+        text = read_shared_file(options.uri, MOST_BYTES)
+        if text is not None:
+            handle = os.open(options.result, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+    except (DeltaMergeError, OSError) as error:
+        print(f"The merge's result could not be fetched: {error}", file=sys.stderr)
+        return 1
+    try:
+        remove_shared_folder(options.folder)
+    except DeltaMergeError as error:  # the result is here: what the merge did counts
+        print(f"The folder {options.folder} could not be removed: {error}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""What a merge needs whose driver runs on the cluster: where its result comes back, and by what it is found and ended.
+
+The driver writes its result to ``<result_path>/<application>/<submission>.json``, on storage that the worker reaches,
+too. The application's part of that is the same in every try of a task instance; so whoever fetches a result removes
+with it what earlier tries have left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError
+from airflow_delta_merge.hooks.yarn import ResourceManager
+from airflow_delta_merge.identity import MergeIdentity
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.hooks.staging import Staging
+
+_TAG_PREFIX = "airflow_delta_merge_"
+_TAG_DIGITS = 32
+_TAGS = "spark.yarn.tags"
+
+
+def check_cluster_mode(conn_id: str, master: str, settings: ConnectionSettings) -> None:
+    """Check that a connection with deploy mode cluster has what that needs.
+
+    :raises SparkConnectionError: when it doesn't.
+    """
+    problem = ""
+    if master.startswith("spark://"):
+        problem = "in which Spark takes no Python application on a standalone cluster"
+    elif not master.startswith(("yarn", "k8s://")):
+        problem = f"which Spark doesn't have with the master {master}"
+    elif settings.result_path is None:
+        problem = (
+            "but no result_path in its extra: give a folder that the cluster and this worker both reach, as a URI "
+            "(hdfs:///…, s3a://…, file:///…)"
+        )
+    elif master.startswith("yarn") and settings.resource_manager is None:
+        problem = (
+            "but no yarn_resourcemanager_webapp_address in its extra, by which applications are ended: give e.g. "
+            "http://rm.internal:8088"
+        )
+    if problem:
+        raise SparkConnectionError(
+            f"The Spark connection {conn_id!r} has deploy mode cluster, {problem}; or use deploy mode client."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterMode:
+    """How one merge runs with its driver on the cluster.
+
+    :param result_path: the folder for results, as a URI.
+    :param application: names all tries of a task instance; of a merge without identity, this one only.
+    :param submission: names this one.
+    :param resource_manager: YARN's; None for Kubernetes.
+    """
+
+    result_path: str
+    application: str
+    submission: str
+    resource_manager: ResourceManager | None
+
+    @classmethod
+    def of(cls, settings: ConnectionSettings, staging: Staging, *, on_yarn: bool) -> ClusterMode:
+        """How the merge with these staged files runs; what the connection says was checked before."""
+        assert settings.result_path is not None
+        application = submission = staging.folder.name
+        if staging.identity.exists():
+            identity = MergeIdentity.from_json(staging.identity.read_text(encoding="utf-8"))
+            digest = hashlib.sha256(identity.application_id.encode()).hexdigest()
+            application = f"{_TAG_PREFIX}{digest[:_TAG_DIGITS]}"
+        return cls(
+            result_path=settings.result_path,
+            application=application,
+            submission=submission,
+            resource_manager=ResourceManager(settings.resource_manager or "") if on_yarn else None,
+        )
+
+    @property
+    def result_folder(self) -> str:
+        """Where the results of all tries are."""
+        return f"{self.result_path.rstrip('/')}/{self.application}"
+
+    @property
+    def result(self) -> str:
+        """Where this one's result is."""
+        return f"{self.result_folder}/{self.submission}.json"
+
+    @property
+    def driver_pod(self) -> str:
+        """The name of the driver on Kubernetes."""
+        return f"{self.submission.replace('_', '-')}-driver"
+
+    def properties(self, conf: Mapping[str, Any]) -> dict[str, Any]:
+        """``conf`` with the properties that this needs."""
+        if self.resource_manager is None:
+            waits = {"spark.kubernetes.submission.waitAppCompletion": "true"}
+            return {**conf, **waits, "spark.kubernetes.driver.pod.name": self.driver_pod}
+        once = {"spark.yarn.maxAppAttempts": "1"}  # a driver that fails shall be tried again by Airflow, not by YARN
+        tags = [conf.get(_TAGS), *dict.fromkeys([self.application, self.submission])]
+        waits = {"spark.yarn.submit.waitAppCompletion": "true"}
+        return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
+
+    def end_predecessors(self) -> list[str]:
+        """End what earlier tries have left running on YARN, and return their ids.
+
+        :raises ResourceManagerError: when that can't be told.
+        """
+        return self.resource_manager.end(self.application) if self.resource_manager else []

@@ -1,0 +1,153 @@
+"""Deploy mode cluster without a cluster: what the connection needs, and what Spark makes of the command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError
+from airflow_delta_merge.identity import MergeIdentity
+
+CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
+WHO = MergeIdentity(application_id="airflow:/dag/task/run/-1", generation=1)
+YARN = {
+    "deploy-mode": "cluster",
+    "result_path": "hdfs:///airflow/results/",
+    "yarn_resourcemanager_webapp_address": "rm.internal:8088",
+}
+KUBERNETES = {"deploy-mode": "cluster", "result_path": "s3a://bucket/results"}
+SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value"}
+# What Spark's own parser and its preparation, up to the handing over to the cluster's client, make of a command.
+UNDERSTAND = """
+import json, os, sys
+from pyspark import SparkContext
+SparkContext._ensure_initialized()
+jvm = SparkContext._jvm
+python = jvm.org.apache.spark.api.python.PythonUtils
+command, environment = python.toSeq(sys.argv[1:]), python.toScalaMap(dict(os.environ))
+arguments = jvm.org.apache.spark.deploy.SparkSubmitArguments(command, environment)
+prepared = jvm.org.apache.spark.deploy.SparkSubmit().prepareSubmitEnvironment(arguments, jvm.scala.Option.empty())
+children, conf = prepared._1(), prepared._3()
+print(json.dumps({
+    "main_class": prepared._4(),
+    "arguments": [children.apply(at) for at in range(children.size())],
+    "conf": {entry._1(): entry._2() for entry in conf.getAll()},
+}))
+"""
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Define the connection ``lake``."""
+    return lambda master, extra: monkeypatch.setenv(
+        "AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "spark", "host": master, "extra": extra})
+    )
+
+
+@pytest.mark.parametrize(
+    ("master", "extra", "sentence"),
+    [
+        ("spark://h:7077", YARN, "takes no Python application on a standalone cluster; or use deploy mode client"),
+        ("local[2]", YARN, r"which Spark doesn't have with the master local\[2\]"),
+        ("yarn", YARN | {"result_path": None}, "no result_path in its extra"),
+        ("yarn", YARN | {"result_path": "/shared"}, "result_path that is no URI of a folder"),
+        ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
+        ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "ftp://h"}, "that is no web address"),
+        ("k8s://https://h:6443", KUBERNETES, "install it"),
+    ],
+)
+def test_what_is_lacking_is_told_before_anything_starts(
+    define: Any, master: str, extra: dict[str, Any], sentence: str
+) -> None:
+    define(master, extra)
+    with pytest.raises(DeltaMergeException, match=sentence):
+        DeltaMergeHook(conn_id="lake").merge(CONFIG)
+
+
+def test_it_is_not_deferred(define: Any) -> None:
+    define("yarn", YARN)
+    with pytest.raises(DeltaMergeException, match="with which a merge can't be deferred yet: set deferrable=False"):
+        DeltaMergeHook(conn_id="lake").start(CONFIG, identity=WHO)
+
+
+def test_a_resource_manager_that_is_not_there_is_told() -> None:
+    with pytest.raises(ResourceManagerError, match=r"doesn't answer at http://127.0.0.1:1 .*Connection refused"):
+        ResourceManager("http://127.0.0.1:1").end("tag")
+
+
+def test_yarn_tells_of_the_application() -> None:
+    line = "\t tracking URL: http://rm.internal:8088/proxy/application_1795322942133_0001/"
+    assert SparkApplication.told_by(line) == SparkApplication(
+        "application_1795322942133_0001", "http://rm.internal:8088/proxy/application_1795322942133_0001/"
+    )
+
+
+def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
+    define("yarn", YARN)
+    folder, understood = understand({"spark.yarn.tags": "mine", **SECRET})
+    assert understood["main_class"] == "org.apache.spark.deploy.yarn.YarnClusterApplication"
+    told = understood["arguments"]
+    assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
+    tag = f"airflow_delta_merge_{hashlib.sha256(WHO.application_id.encode()).hexdigest()[:32]}"
+    given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
+    result = f"hdfs:///airflow/results/{tag}/{folder.name}.json"
+    assert given == ["--config", "config.json", "--identity", "identity.json", "--result", result]
+    conf = understood["conf"]
+    files = [f"{folder.as_uri()}/{name}.json" for name in ("config", "identity")]
+    assert conf["spark.yarn.dist.files"].split(",") == files
+    assert conf["spark.submit.pyFiles"].endswith("airflow_delta_merge.zip")
+    assert "delta-spark_4.2_2.13-4.4.0.jar" in conf["spark.yarn.dist.jars"]
+    assert conf["spark.yarn.tags"] == f"mine,{tag},{folder.name}"
+    assert (conf["spark.yarn.maxAppAttempts"], conf["spark.yarn.submit.waitAppCompletion"]) == ("1", "true")
+    assert conf["spark.hadoop.fs.s3a.secret.key"] == "s3cr3t-value"
+
+
+def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Airflow's Spark provider wants it there; for a command it isn't used.
+    spark_provider = "airflow.providers.apache.spark.hooks.spark_submit.kube_client"
+    monkeypatch.setattr(spark_provider, object(), raising=False)
+    define("k8s://https://h:6443", KUBERNETES | {"namespace": "spark"})
+    folder, understood = understand({"spark.kubernetes.file.upload.path": "s3a://bucket/uploads", **SECRET})
+    assert understood["main_class"] == "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication"
+    told = understood["arguments"]
+    assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
+    given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
+    assert given[:4] == ["--config", "config.json", "--identity", "identity.json"]
+    assert given[5].startswith("s3a://bucket/results/airflow_delta_merge_")
+    conf = understood["conf"]
+    assert conf["spark.files"].split(",") == [f"{folder.as_uri()}/{name}.json" for name in ("config", "identity")]
+    assert conf["spark.submit.pyFiles"].endswith("airflow_delta_merge.zip")
+    assert conf["spark.kubernetes.namespace"] == "spark"
+    assert conf["spark.kubernetes.driver.pod.name"] == f"{folder.name.replace('_', '-')}-driver"
+    assert conf["spark.kubernetes.submission.waitAppCompletion"] == "true"
+
+
+def understand(conf: dict[str, str]) -> tuple[Path, dict[str, Any]]:
+    """The staging folder of a merge with the connection ``lake``, and what Spark makes of its command."""
+    with staged(CONFIG, WHO) as staging:
+        submit = DeltaMergeHook(conn_id="lake", conf=conf)._prepare(staging, [], None)
+        command = submit.command(str(staging.application))
+        assert "s3cr3t" not in " ".join(command)
+        environment = os.environ | {"HADOOP_CONF_DIR": str(staging.folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", UNDERSTAND, *command[1:]],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        return staging.folder, json.loads(done.stdout.strip().splitlines()[-1])
