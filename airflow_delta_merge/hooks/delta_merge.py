@@ -69,6 +69,10 @@ class DeltaMergeHook(BaseHook):
     :param executor_cores: cores of each executor.
     :param num_executors: how many executors to start.
     :param total_executor_cores: cores of all executors together, on a standalone master.
+    :param yarn_queue: the YARN queue of the application.
+    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker.
+    :param principal: as whom it logs in.
+    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose.
     :param name: the name of the Spark application.
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
@@ -92,6 +96,10 @@ class DeltaMergeHook(BaseHook):
         executor_cores: int | None = None,
         num_executors: int | None = None,
         total_executor_cores: int | None = None,
+        yarn_queue: str | None = None,
+        keytab: str | None = None,
+        principal: str | None = None,
+        proxy_user: str | None = None,
         name: str = "delta-merge",
         spark_binary: str | None = None,
         verbose: bool = False,
@@ -108,6 +116,10 @@ class DeltaMergeHook(BaseHook):
             "executor_cores": executor_cores,
             "num_executors": num_executors,
             "total_executor_cores": total_executor_cores,
+            "yarn_queue": yarn_queue,
+            "keytab": keytab,
+            "principal": principal,
+            "proxy_user": proxy_user,
             "name": name,
             "spark_binary": spark_binary,
             "verbose": verbose,
@@ -427,8 +439,15 @@ class DeltaMergeHook(BaseHook):
         return submit
 
     def _property_names(self) -> list[str]:
-        """The properties that this merge sets by itself, also by arguments of other names that load code."""
-        by_argument = {"jars": "spark.jars", "packages": "spark.jars.packages"}
+        """The properties that this merge sets by itself, also by arguments of other names that load code or say who."""
+        by_argument = {
+            "jars": "spark.jars",
+            "packages": "spark.jars.packages",
+            "yarn_queue": "spark.yarn.queue",
+            "keytab": "spark.kerberos.keytab",
+            "principal": "spark.kerberos.principal",
+            "proxy_user": "proxy_user",  # there is no property of the kind
+        }
         return [*self.conf, *(name for argument, name in by_argument.items() if self._submit_arguments[argument])]
 
     def _further_jars(self) -> str | None:

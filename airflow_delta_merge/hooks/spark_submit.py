@@ -121,6 +121,13 @@ class SparkSubmit(SparkSubmitHook):
                 "or spark://host:7077."
             )
 
+        if self.master.startswith("sc://"):
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} points to a Spark Connect server, over which Delta's classes "
+                "cannot be reached: let it name the master of that cluster (yarn, spark://…, k8s://…), where the merge "
+                "then runs as an application of its own."
+            )
+
     def check_master(self) -> None:
         """Fail at once where Spark would try for a minute: when no standalone master answers.
 

@@ -148,6 +148,10 @@ class DeltaMergeOperator(BaseOperator):
     :param executor_cores: cores of each executor.
     :param num_executors: how many executors to start.
     :param total_executor_cores: cores of all executors together, on a standalone master.
+    :param yarn_queue: the YARN queue of the application.
+    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker. (templated)
+    :param principal: as whom it logs in. (templated)
+    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose. (templated)
     :param name: the name of the Spark application; by default DAG and task. (templated)
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
@@ -176,6 +180,9 @@ class DeltaMergeOperator(BaseOperator):
         "conf",
         "jars",
         "packages",
+        "keytab",
+        "principal",
+        "proxy_user",
         "name",
     )
     template_ext: Sequence[str] = (SQL_FILE,)
@@ -225,6 +232,10 @@ class DeltaMergeOperator(BaseOperator):
         executor_cores: int | None = None,
         num_executors: int | None = None,
         total_executor_cores: int | None = None,
+        yarn_queue: str | None = None,
+        keytab: str | None = None,
+        principal: str | None = None,
+        proxy_user: str | None = None,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         spark_binary: str | None = None,
         verbose: bool = False,
@@ -267,6 +278,10 @@ class DeltaMergeOperator(BaseOperator):
         self.executor_cores = executor_cores
         self.num_executors = num_executors
         self.total_executor_cores = total_executor_cores
+        self.yarn_queue = yarn_queue
+        self.keytab = keytab
+        self.principal = principal
+        self.proxy_user = proxy_user
         self.name = name
         self.spark_binary = spark_binary
         self.verbose = verbose
@@ -343,6 +358,10 @@ class DeltaMergeOperator(BaseOperator):
             executor_cores=self.executor_cores,
             num_executors=self.num_executors,
             total_executor_cores=self.total_executor_cores,
+            yarn_queue=self.yarn_queue,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
             name=self.name,
             spark_binary=self.spark_binary,
             verbose=self.verbose,

@@ -54,6 +54,23 @@ def test_a_master_that_is_missing(define: Define) -> None:
         SparkSubmit(conn_id="lake")
 
 
+def test_spark_connect_is_refused_with_what_to_do(define: Define) -> None:
+    define({}, host="sc://connect:15002")
+    with pytest.raises(SparkConnectionError, match="let it name the master of that cluster"):
+        SparkSubmit(conn_id="lake")
+
+
+def test_who_runs_the_application_and_in_which_queue(define: Define) -> None:
+    define({}, host="yarn")
+    who = {"yarn_queue": "etl", "keytab": "/etc/etl.keytab", "principal": "etl@LAKE", "proxy_user": "ada"}
+    merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **who)
+    with staged(CONFIG) as staging:
+        command = merge.hook._prepare(staging, [], None).command("job.py")
+    told = {option: command[command.index(option) + 1] for option in ("--queue", "--keytab", "--principal")}
+    assert told == {"--queue": "etl", "--keytab": "/etc/etl.keytab", "--principal": "etl@LAKE"}
+    assert command[command.index("--proxy-user") + 1] == "ada"
+
+
 def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_line(define: Define) -> None:
     define({"conf": CONF, "jars": "/of/connection.jar", "namespace": "not-of-kubernetes"}, host="local[1]")
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.sql.catalog.lake": "of the task"})

@@ -186,6 +186,8 @@ def bounded(**extra: Any) -> str:
         ({"conf": {"spark.sqlx": "1"}}, "spark.sqlx"),
         ({"jars": "/tmp/evil.jar"}, "spark.jars"),
         ({"packages": "evil:evil:1"}, "spark.jars.packages"),
+        ({"keytab": "/of/others", "principal": "other"}, "spark.kerberos.keytab, spark.kerberos.principal"),
+        ({"proxy_user": "other"}, "proxy_user"),
     ],
 )
 def test_only_allowed_properties(connection: Callable[[str], None], arguments: dict[str, Any], refused: str) -> None:
