@@ -278,7 +278,8 @@ class DeltaMergeHook(BaseHook):
 
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         """Bring the result from where the driver on the cluster has written it; a sentence when there is none."""
-        submit.end_on_cluster()  # it has ended, unless spark-submit was killed
+        if cluster_mode.resource_manager is not None:
+            submit.end_on_cluster()  # it has ended, unless spark-submit was killed; on Kubernetes logs would go with it
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_result_fetcher())) != 0:

@@ -232,11 +232,12 @@ class SparkSubmit(SparkSubmitHook):
     def on_kill(self) -> None:
         """End the application on the cluster, if it is there, and the whole process group of spark-submit."""
         self.killed = True
-        reached = self.end_on_cluster()
+        on_yarn = self.cluster_mode is not None and self.cluster_mode.resource_manager is not None
+        reached = on_yarn and self.end_on_cluster()
         if self._submit_sp is not None:
             end_group(self._submit_sp)
-        if reached:
-            self.end_on_cluster()  # it may have been submitted meanwhile
+        if reached or not on_yarn:
+            self.end_on_cluster()  # on YARN once more: it may have been submitted meanwhile
         self._yarn_application_id = self._kubernetes_driver_pod = None  # else the base looks for a command `yarn`
         super().on_kill()
 
@@ -258,7 +259,10 @@ class SparkSubmit(SparkSubmitHook):
         name = ":".join(filter(None, [self._connection["namespace"], pod]))
         properties = ["--properties-file", str(self._properties_file), "--load-spark-defaults"]
         command = [self.find_binary(), "--master", self.master, *properties, "--kill", name]
-        subprocess.run(command, check=False, capture_output=True, timeout=_SECONDS_TO_KILL_A_POD)
+        # In a session of its own: it takes some seconds, and shall go on should this process be killed meanwhile.
+        subprocess.run(
+            command, check=False, capture_output=True, timeout=_SECONDS_TO_KILL_A_POD, start_new_session=True
+        )
 
     def find_binary(self) -> str:
         """The path of spark-submit.

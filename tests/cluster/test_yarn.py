@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFail
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 from airflow_delta_merge.identity import MergeIdentity
 from tests.airflow import tables
+from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
 from tests.airflow.test_dags import Run
 from tests.cluster.standalone import wait_until
@@ -128,13 +129,13 @@ def test_a_merge_in_client_mode_that_is_ended_ends_its_application(cluster: Yarn
 
 @pytest.mark.slow
 def test_a_merge_in_cluster_mode(cluster: Yarn, table: Path, tmp_path: Path) -> None:
-    canary = "c4n4ry-of-a-secret"
-    conf = {"spark.hadoop.fs.s3a.secret.key": canary}
+    conf = {"spark.hadoop.fs.s3a.secret.key": f"{CANARY}-secret"}
     merging = DeltaMergeHook(conn_id="yarn_cluster", name="cluster", conf=conf)
     who = MergeIdentity(application_id="me", generation=1)
     applications: list[SparkApplication] = []
-    with command_lines() as seen:
-        result = merging.merge(config(table, rows(0, 1000, "old")), identity=who, on_application=applications.append)
+    watch = Watch(Path(tempfile.gettempdir()))
+    result = merging.merge(config(table, rows(0, 1000, "old")), identity=who, on_application=applications.append)
+    watch.stop()
     assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)
     assert tables.count_rows(table) == 1000
     told = the_application(cluster, "cluster")
@@ -142,9 +143,9 @@ def test_a_merge_in_cluster_mode(cluster: Yarn, table: Path, tmp_path: Path) -> 
     assert [(each.id, each.ui_url) for each in applications] == [(told["id"], told["trackingUrl"])]
     logs = cluster.logs(told["id"])
     assert "Merge: Spark application" in logs, "the job's own words: it ran in a container"
-    assert canary not in logs
-    assert [line for line in seen if "airflow_delta_merge_job.py" in line]
-    assert not [line for line in seen if canary in line]
+    assert CANARY not in logs
+    assert {name for name, _ in watch.with_canary} == {"spark.properties"}
+    assert watch.with_canary_on_command_line == set()
     nothing_is_left(cluster, tmp_path)
 
     again = merging.merge(config(table, rows(0, 1000, "old")), identity=who)
@@ -227,26 +228,6 @@ def nothing_is_left(cluster: Yarn, tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "results").rglob("*") if path.is_file()] == []
     assert list((tmp_path / "temporary").iterdir()) == []
     wait_until(lambda: list((cluster.folder / "staging").rglob("application_*")) == [], 20)
-
-
-@contextmanager
-def command_lines() -> Iterator[set[str]]:
-    """The command lines that run meanwhile, looked at each half second."""
-    seen: set[str] = set()
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(0.5):
-            for process in psutil.process_iter(["cmdline"]):
-                seen.add(" ".join(process.info["cmdline"] or []))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ended.set()
-        thread.join()
 
 
 def is_at_work(cluster: Yarn, name: str) -> bool:
