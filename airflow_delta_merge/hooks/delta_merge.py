@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
@@ -15,7 +14,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.column_lineage import ColumnLineage
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
 from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode
 from airflow_delta_merge.hooks.connection import (
@@ -27,13 +26,11 @@ from airflow_delta_merge.hooks.connection import (
 )
 from airflow_delta_merge.hooks.errors import (
     DeltaMergeException,
-    error_of_exit,
-    error_of_job,
-    error_of_loss,
-    error_of_several,
+    raised_for_airflow,
     target_or_number,
 )
 from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
+from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
@@ -138,7 +135,7 @@ class DeltaMergeHook(BaseHook):
 
         :raises DeltaMergeException: when there is no such connection.
         """
-        with _raised_for_airflow():
+        with raised_for_airflow():
             return ConnectionSettings.of(self._connection)
 
     @cached_property
@@ -211,7 +208,7 @@ class DeltaMergeHook(BaseHook):
         """
         arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
         outcome = self._run(config, identity, arguments, on_application)
-        return self._result(outcome, on_lineage)
+        return result_of(outcome, on_lineage)
 
     def merge_all(
         self,
@@ -235,7 +232,7 @@ class DeltaMergeHook(BaseHook):
         """
         arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
         outcome = self._run(configs, identity, arguments, on_application)
-        return self._results(outcome, on_lineage)
+        return results_of(outcome, on_lineage)
 
     def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
@@ -245,7 +242,7 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when it failed, as the merge would have.
         """
         outcome = self._run(config, None, ["--dry-run", *(["--explain"] if explain else [])])
-        with _raised_for_airflow():
+        with raised_for_airflow():
             return MergePlan.from_dict(outcome["plan"])
 
     def _run(
@@ -256,12 +253,12 @@ class DeltaMergeHook(BaseHook):
         on_application: Callable[[SparkApplication], None] | None = None,
     ) -> dict[str, Any]:
         try:
-            with _raised_for_airflow(), staged(merges, identity) as staging:
+            with raised_for_airflow(), staged(merges, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments, on_application)
                 end = self._end_of(submit, staging)
                 configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
                 targets = target_or_number([config.target for config in configs])
-                return self._outcome(end, targets, killed=submit.killed, exactly_once=identity is not None)
+                return outcome_of(end, targets, killed=submit.killed, exactly_once=identity is not None)
         finally:
             self._running = None
 
@@ -308,7 +305,7 @@ class DeltaMergeHook(BaseHook):
         :param lineage: whether it shall tell where the target's columns come from.
         :raises DeltaMergeException: when it can't be started.
         """
-        with _raised_for_airflow():
+        with raised_for_airflow():
             staging = stage(merges, identity)
             try:
                 arguments = _arguments(max_commit_attempts, lineage=lineage)
@@ -359,8 +356,8 @@ class DeltaMergeHook(BaseHook):
         :param on_lineage: called with where the target's columns come from, if the application told it.
         :raises DeltaMergeException: as :meth:`merge` does.
         """
-        outcome = self._outcome(end, target, killed=False, exactly_once=exactly_once)
-        return self._result(outcome, on_lineage)
+        outcome = outcome_of(end, target, killed=False, exactly_once=exactly_once)
+        return result_of(outcome, on_lineage)
 
     def results_of(
         self,
@@ -374,28 +371,7 @@ class DeltaMergeHook(BaseHook):
 
         :param targets: their target, or how many there are, for sentences.
         """
-        return self._results(self._outcome(end, targets, killed=False, exactly_once=exactly_once), on_lineage)
-
-    def _results(
-        self, outcome: dict[str, Any], on_lineage: Callable[[int, ColumnLineage], None] | None
-    ) -> list[MergeResult | None]:
-        merges = outcome["merges"]
-        if errors := [error_of_job(each["error"], each["target"]) for each in merges if "error" in each]:
-            raise error_of_several(errors, len(merges))
-        return [
-            None if "skipped" in each else self._result(each, on_lineage and partial(on_lineage, position))
-            for position, each in enumerate(merges)
-        ]
-
-    def _result(self, outcome: dict[str, Any], on_lineage: Callable[[ColumnLineage], None] | None) -> MergeResult:
-        with _raised_for_airflow():
-            result = MergeResult.from_dict(outcome["result"])
-        if on_lineage is not None and "lineage" in outcome:
-            try:
-                on_lineage(ColumnLineage.from_dict(outcome["lineage"]))
-            except MergeResultError as error:  # the merge is done; to fail now would make it run twice
-                self.log.warning("Where the target's columns come from is not told: %s", error)
-        return result
+        return results_of(outcome_of(end, targets, killed=False, exactly_once=exactly_once), on_lineage)
 
     def on_kill(self) -> None:
         """End the Spark application of the merge that runs, if one does."""
@@ -472,26 +448,6 @@ class DeltaMergeHook(BaseHook):
             }
         properties = {**defaults, **self._s3_properties, **self.settings.conf, **self.conf}
         return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
-
-    def _outcome(self, end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool) -> dict[str, Any]:
-        if end.error is not None:
-            raise error_of_loss(end.error, target, another_try_helps=end.another_try_helps, exactly_once=exactly_once)
-        if end.outcome is None:
-            raise error_of_exit(end.exit_code or 0, end.last_line, target, killed=killed, exactly_once=exactly_once)
-        if "error" in end.outcome:
-            raise error_of_job(end.outcome["error"], target)
-        if end.exit_code and not any("error" in merge for merge in end.outcome.get("merges", ())):
-            # The result is written after the commit, so the merge is done; to fail now would make it run twice.
-            self.log.warning("Spark ended with exit code %s, but after the merge was done.", end.exit_code)
-        return end.outcome
-
-
-@contextmanager
-def _raised_for_airflow() -> Iterator[None]:
-    try:
-        yield
-    except DeltaMergeError as error:
-        raise DeltaMergeException(str(error)) from error
 
 
 def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:

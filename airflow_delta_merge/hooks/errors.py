@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
+
+from airflow_delta_merge.exceptions import DeltaMergeError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
@@ -57,6 +60,15 @@ class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
 
 class EmptySourceException(DeltaMergeFailException):
     """The source has no rows, where the merge's guards want no merge of none."""
+
+
+@contextmanager
+def raised_for_airflow() -> Iterator[None]:
+    """Raise errors of this package as Airflow's, so that its retries apply."""
+    try:
+        yield
+    except DeltaMergeError as error:
+        raise DeltaMergeException(str(error)) from error
 
 
 def target_or_number(targets: Sequence[MergeTarget]) -> str:

@@ -21,6 +21,7 @@ from airflow_delta_merge.config import (
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.hooks.outcome import results_of
 from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.several import build_merges
@@ -178,7 +179,7 @@ def outcome(*merges: dict[str, Any]) -> dict[str, Any]:
 def test_a_task_whose_sources_are_all_empty_is_skipped() -> None:
     merge = operator(GOOD, GOOD)
     with pytest.raises(AirflowSkipException, match="No source of any merge has rows"):
-        merge._complete_all({}, [], DeltaMergeHook()._results(outcome({"skipped": "No rows."}), None))  # type: ignore[typeddict-item]
+        merge._complete_all({}, [], results_of(outcome({"skipped": "No rows."}), None))  # type: ignore[typeddict-item]
 
 
 def test_another_try_is_made_if_it_can_help_one_of_them() -> None:
@@ -187,5 +188,5 @@ def test_another_try_is_made_if_it_can_help_one_of_them() -> None:
     done = {"result": result("t").to_dict()}
     for merges, is_lasting in (((lasting, done), True), ((lasting, done, passing), False)):
         with pytest.raises(DeltaMergeException) as caught:
-            DeltaMergeHook()._results(outcome(*merges), None)
+            results_of(outcome(*merges), None)
         assert isinstance(caught.value, AirflowFailException) is is_lasting
