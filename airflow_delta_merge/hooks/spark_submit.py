@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.hooks.staging import Staging
 
 _SECONDS_TO_CONNECT = 5.0
+_SECONDS_TO_CLEAN_UP = 2.5  # it asks YARN each second; Airflow's supervisor gives a killed task five
 _SECONDS_TO_KILL_A_POD = 30.0
 
 
@@ -234,6 +236,8 @@ class SparkSubmit(SparkSubmitHook):
         self.killed = True
         on_yarn = self.cluster_mode is not None and self.cluster_mode.resource_manager is not None
         reached = on_yarn and self.end_on_cluster()
+        if reached:
+            self._let_spark_submit_clean_up()
         if self._submit_sp is not None:
             end_group(self._submit_sp)
         if reached or not on_yarn:
@@ -254,6 +258,12 @@ class SparkSubmit(SparkSubmitHook):
             self.log.warning("The Spark application on the cluster could not be ended: %s", error)
             return False
         return True
+
+    def _let_spark_submit_clean_up(self) -> None:
+        """Give spark-submit the time to hear that its application was killed: then it removes what it has uploaded."""
+        deadline = time.monotonic() + _SECONDS_TO_CLEAN_UP
+        while self._submit_sp is not None and self._submit_sp.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _kill_driver_pod(self, pod: str) -> None:
         name = ":".join(filter(None, [self._connection["namespace"], pod]))

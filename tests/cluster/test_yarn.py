@@ -108,7 +108,7 @@ def test_a_merge_in_client_mode(cluster: Yarn, table: Path) -> None:
     assert the_application(cluster, "client")["finalStatus"] == "SUCCEEDED"
     assert "Finished task" in cluster.logs(the_application(cluster, "client")["id"]), "an executor worked"
     wait_until(lambda: cluster.containers() == [], 20)
-    assert not list((cluster.folder / "staging").rglob("application_*"))
+    assert not list((cluster.folder / "staging").rglob(the_application(cluster, "client")["id"]))
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_merge_in_cluster_mode(cluster: Yarn, table: Path, tmp_path: Path) -> 
     assert CANARY not in logs
     assert {name for name, _ in watch.with_canary} == {"spark.properties"}
     assert watch.with_canary_on_command_line == set()
-    nothing_is_left(cluster, tmp_path)
+    nothing_is_left(cluster, tmp_path, "cluster")
 
     again = merging.merge(config(table, rows(0, 1000, "old")), identity=who)
     assert (again.already_committed, again.num_inserted_rows, tables.versions(table)) == (True, 1000, [0, 1])
@@ -162,7 +162,7 @@ def test_a_merge_that_fails_in_cluster_mode_fails_once_with_its_reason(
     told = the_application(cluster, "failing")
     assert told["finalStatus"] == "FAILED"
     assert "_02_" not in told["amContainerLogs"], "YARN made no second attempt of its own"
-    nothing_is_left(cluster, tmp_path)
+    nothing_is_left(cluster, tmp_path, "failing")
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_a_merge_in_cluster_mode_that_is_ended_ends_its_application(cluster: Yar
     wait_until(lambda: cluster.containers() == [], 10 - (time.monotonic() - begun))
     thread.join(30)
     assert the_application(cluster, "cluster ended")["state"] == "KILLED"
-    nothing_is_left(cluster, tmp_path)
+    nothing_is_left(cluster, tmp_path, "cluster ended")
     assert tables.versions(table) == [0]
 
 
@@ -200,7 +200,7 @@ def test_the_next_try_ends_the_application_of_a_worker_that_was_killed(
     assert (result.num_inserted_rows, result.version, tables.versions(table)) == (10, 1, [0, 1])
     assert [each["state"] for each in cluster.applications("tries")] == ["KILLED", "FINISHED"]
     wait_until(lambda: cluster.containers() == [], 20)
-    nothing_is_left(cluster, tmp_path)
+    nothing_is_left_but_uploads(tmp_path)
 
 
 @pytest.mark.slow
@@ -224,10 +224,16 @@ DeltaMergeHook(conn_id="yarn_cluster", name="tries").merge(from_json(sys.argv[1]
 """
 
 
-def nothing_is_left(cluster: Yarn, tmp_path: Path) -> None:
+def nothing_is_left(cluster: Yarn, tmp_path: Path, name: str) -> None:
+    nothing_is_left_but_uploads(tmp_path)
+    (application,) = [each["id"] for each in cluster.applications(name)]
+    wait_until(lambda: list((cluster.folder / "staging").rglob(application)) == [], 20)
+
+
+def nothing_is_left_but_uploads(tmp_path: Path) -> None:
+    """A driver whose spark-submit is gone, and that is killed itself, has nobody who removes what was uploaded."""
     assert [path for path in (tmp_path / "results").rglob("*") if path.is_file()] == []
     assert list((tmp_path / "temporary").iterdir()) == []
-    wait_until(lambda: list((cluster.folder / "staging").rglob("application_*")) == [], 20)
 
 
 def is_at_work(cluster: Yarn, name: str) -> bool:
