@@ -22,11 +22,12 @@ from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.operators.arguments import (
-    PARTS_OF_A_STATEMENT,
+    PARTS_OF_A_MERGE,
     check_arguments,
     plain_source,
     to_plain,
     window_template,
+    with_guards,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
@@ -38,14 +39,7 @@ _NEEDED = ("target", "on", "clauses")
 _SAYING_WHAT = (*_NEEDED, "pattern")
 _OF_THE_FUNCTION = ("source", "sql", "merges")
 # What belongs to a merge, with what each is when it isn't given.
-_PARTS: dict[str, Any] = {
-    **{name: nothing for name, nothing in PARTS_OF_A_STATEMENT.items() if name not in _OF_THE_FUNCTION},
-    "update_only_changed": False,
-    "fail_if": [],
-    "on_empty_source": "merge",
-    "expect_source": None,
-}
-_GUARDS = ("fail_if", "on_empty_source", "expect_source")
+_PARTS = {name: nothing for name, nothing in PARTS_OF_A_MERGE.items() if name not in _OF_THE_FUNCTION}
 
 
 class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
@@ -194,9 +188,7 @@ def _check_parts(parts: dict[str, Any]) -> None:
             f"The decorator has {', '.join(_NEEDED)}, or target and pattern, or none of them when the function returns "
             f"a MergeConfig; there is no {', '.join(missing)}."
         )
-    arguments = {name: part for name, part in parts.items() if name not in _GUARDS}
-    guards = {name: parts[name] for name in _GUARDS}
-    check_arguments({**arguments, "source": "stand_in", "guards": guards}, None)
+    check_arguments(with_guards({**parts, "source": "stand_in"}), None)
 
 
 def _needed(parts: Mapping[str, Any]) -> Sequence[str]:

@@ -32,7 +32,7 @@ from airflow_delta_merge.hooks.application_keeper import (
 )
 from airflow_delta_merge.hooks.secrets import masked_parts
 from airflow_delta_merge.hooks.spark_application import SparkApplication
-from airflow_delta_merge.hooks.staging import Staging, own_folders
+from airflow_delta_merge.hooks.staging import Staging, each_of, own_folders
 from airflow_delta_merge.identity import MergeIdentity
 
 #: Longest column lineage, in characters of JSON, that goes with the event by which a deferred task goes on.
@@ -155,7 +155,7 @@ class KeptApplication:
             return self.is_kept()
         with suppress(MergeResultError):
             outcome = Staging(self.folder).read_outcome()
-            return outcome is not None and not any("error" in each for each in outcome.get("merges", [outcome]))
+            return outcome is not None and not any("error" in each for each in each_of(outcome))
         return False
 
     def mask_secrets(self) -> None:
@@ -195,7 +195,7 @@ class KeptApplication:
             return ApplicationEnd(error=str(error), exit_code=exit_code, **told)
         if outcome is None and exit_code is None:
             return self._lost(host)
-        merges = [] if outcome is None else outcome.get("merges", [outcome])
+        merges = [] if outcome is None else each_of(outcome)
         for each in merges:
             # They go into Airflow's database with the event.
             if "error" in each:

@@ -17,6 +17,7 @@ from airflow_delta_merge.hooks.errors import (
     raised_for_airflow,
 )
 from airflow_delta_merge.hooks.kept_application import ApplicationEnd
+from airflow_delta_merge.hooks.staging import each_of
 from airflow_delta_merge.result import MergeResult
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def outcome_of(end: ApplicationEnd, target: str, *, killed: bool, exactly_once: 
         raise error_of_exit(end.exit_code or 0, end.last_line, target, killed=killed, exactly_once=exactly_once)
     if "error" in end.outcome:
         raise error_of_job(end.outcome["error"], target)
-    if end.exit_code and not any("error" in merge for merge in end.outcome.get("merges", ())):
+    if end.exit_code and not any("error" in merge for merge in each_of(end.outcome)):
         # The result is written after the commit, so the merge is done; to fail now would make it run twice.
         log.warning("Spark ended with exit code %s, but after the merge was done.", end.exit_code)
     return end.outcome

@@ -122,7 +122,6 @@ class SparkSubmit(SparkSubmitHook):
                 f"The Spark connection {self._conn_id!r} names no master: put one into its host, e.g. local[*], yarn "
                 "or spark://host:7077."
             )
-
         if self.master.startswith("sc://"):
             raise SparkConnectionError(
                 f"The Spark connection {self._conn_id!r} points to a Spark Connect server, over which Delta's classes "

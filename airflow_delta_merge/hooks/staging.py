@@ -116,7 +116,7 @@ class Staging:
         except ValueError as error:
             raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
         if isinstance(outcome, dict):
-            merges = outcome.get("merges", [outcome])
+            merges = each_of(outcome)
             if isinstance(merges, list) and all(map(_tells, merges)):
                 return outcome
         raise MergeResultError("The job's result file holds neither a result nor an error.")
@@ -135,6 +135,11 @@ class Staging:
     def write_allowed_locations(self, locations: Sequence[str]) -> None:
         """Write under which locations all files of the merge have to lie."""
         _write_private(self.allowed_locations, json.dumps(list(locations)))
+
+
+def each_of(outcome: Mapping[str, Any]) -> Any:
+    """What became of each merge of a job, be it one or several."""
+    return outcome.get("merges", [outcome])
 
 
 def _tells(outcome: Any) -> bool:

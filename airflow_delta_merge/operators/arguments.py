@@ -51,6 +51,9 @@ PARTS_OF_A_STATEMENT: dict[str, Any] = {
     "with_schema_evolution": False,
     "create_table": False,
 }
+_GUARDS: dict[str, Any] = {"fail_if": [], "on_empty_source": "merge", "expect_source": None}
+#: All that can be said of one merge, likewise.
+PARTS_OF_A_MERGE: dict[str, Any] = {**PARTS_OF_A_STATEMENT, "sql": None, "update_only_changed": False, **_GUARDS}
 
 # The window of a run, where the author gave none.
 _INTERVAL = {
@@ -139,6 +142,12 @@ def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any
         window = {"column": window}
     plain = to_plain(window)
     return {**_INTERVAL, **plain} if isinstance(plain, Mapping) and not _INTERVAL.keys() <= plain.keys() else plain
+
+
+def with_guards(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of :func:`build_config`, from those of :data:`PARTS_OF_A_MERGE` that are no statement."""
+    arguments = {name: part for name, part in parts.items() if name not in _GUARDS}
+    return {**arguments, "guards": {name: parts[name] for name in _GUARDS}}
 
 
 def build_config(arguments: Mapping[str, Any]) -> MergeConfig:

@@ -37,6 +37,7 @@ from airflow_delta_merge.links.delta_merge import (
     history_page,
 )
 from airflow_delta_merge.operators.arguments import (
+    PARTS_OF_A_MERGE,
     SQL_FILE,
     build_merge,
     check_arguments,
@@ -45,9 +46,10 @@ from airflow_delta_merge.operators.arguments import (
     plain_target,
     to_plain,
     window_template,
+    with_guards,
 )
 from airflow_delta_merge.operators.description import describe
-from airflow_delta_merge.operators.several import PARTS_OF_A_MERGE, build_merges, check_merges, plain_merges
+from airflow_delta_merge.operators.several import build_merges, check_merges, plain_merges
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
@@ -306,26 +308,7 @@ class DeltaMergeOperator(BaseOperator):
             check_merges(self.merges, {name: getattr(self, name) for name in PARTS_OF_A_MERGE})
 
     def _config_arguments(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "source": self.source,
-            "on": self.on,
-            "clauses": self.clauses,
-            "null_safe": self.null_safe,
-            "target_alias": self.target_alias,
-            "source_alias": self.source_alias,
-            "with_schema_evolution": self.with_schema_evolution,
-            "source_dedupe": self.source_dedupe,
-            "update_only_changed": self.update_only_changed,
-            "create_table": self.create_table,
-            "pattern": self.pattern,
-            "window": self.window,
-            "guards": {
-                "fail_if": self.fail_if,
-                "on_empty_source": self.on_empty_source,
-                "expect_source": self.expect_source,
-            },
-        }
+        return with_guards({name: getattr(self, name) for name in PARTS_OF_A_MERGE if name != "sql"})
 
     def _merge_config(self) -> MergeConfig | MergeStatement:
         """The config, once templates and outputs of upstream tasks have their values.

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
-    PARTS_OF_A_STATEMENT,
+    PARTS_OF_A_MERGE,
     build_merge,
     check_arguments,
     is_unknown,
@@ -17,11 +17,8 @@ from airflow_delta_merge.operators.arguments import (
     plain_target,
     to_plain,
     window_template,
+    with_guards,
 )
-
-_GUARDS: dict[str, Any] = {"fail_if": [], "on_empty_source": "merge", "expect_source": None}
-#: All that can be said of one merge, with what each argument is when it isn't given.
-PARTS_OF_A_MERGE: dict[str, Any] = {**PARTS_OF_A_STATEMENT, "sql": None, "update_only_changed": False, **_GUARDS}
 
 
 def plain_merges(merges: Any) -> Any:
@@ -94,8 +91,8 @@ def _arguments(merge: Any) -> tuple[dict[str, Any], Any]:
     if unknown := [str(name) for name in merge if name not in PARTS_OF_A_MERGE]:
         raise MergeConfigError(f"It has no {', '.join(unknown)}; it can have {', '.join(PARTS_OF_A_MERGE)}.")
     parts = {**PARTS_OF_A_MERGE, **merge}
-    sql, guards = parts.pop("sql"), {name: parts.pop(name) for name in _GUARDS}
-    return {**parts, "guards": guards}, sql
+    sql = parts.pop("sql")
+    return with_guards(parts), sql
 
 
 @contextmanager
