@@ -16,6 +16,7 @@ import psutil
 import pyspark
 
 from scripts.real_airflow import free_port
+from tests.cluster.processes import stop
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -67,12 +68,7 @@ class Standalone:
         return {(path.parts[-3], path.name) for path in self.folder.glob("worker*/app-*/*") if path.is_dir()}
 
     def stop(self) -> None:
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+        stop(self.processes)
         for executor in self.executors():
             executor.kill()
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.result import MergeResult
 from tests.airflow import tables
+from tests.cluster.processes import config, rows
 from tests.cluster.standalone import Standalone, standalone, wait_until
 
 SEAM = Path(__file__).parent / "seam" / "spark-submit"
@@ -63,21 +64,8 @@ def table(tmp_path: Path) -> Path:
     return tables.create_table(tmp_path / "table")
 
 
-def config(table: Path, source: str) -> MergeConfig:
-    return MergeConfig(
-        target=str(table),
-        source=source,
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-    )
-
-
 def hook(**arguments: str) -> DeltaMergeHook:
     return DeltaMergeHook(conn_id="standalone", conf=CONF, total_executor_cores=2, executor_cores=1, **arguments)
-
-
-def rows(first: int, last: int, name: str) -> str:
-    return f"SELECT id, '{name}' AS name FROM range({first}, {last})"
 
 
 @pytest.mark.slow

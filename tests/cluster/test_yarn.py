@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_delta_merge.config import MergeConfig, to_json, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.hooks.spark_application import SparkApplication
@@ -26,6 +26,7 @@ from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
 from tests.airflow.test_dags import Run
+from tests.cluster.processes import config, rows
 from tests.cluster.standalone import wait_until
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
 
@@ -79,19 +80,6 @@ def connection(cluster: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     return tables.create_table(tmp_path / "table")
-
-
-def config(table: Path, source: str) -> MergeConfig:
-    return MergeConfig(
-        target=str(table),
-        source=source,
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-    )
-
-
-def rows(first: int, last: int, name: str) -> str:
-    return f"SELECT id, '{name}' AS name FROM range({first}, {last})"
 
 
 def the_application(cluster: Yarn, name: str) -> dict[str, Any]:

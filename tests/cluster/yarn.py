@@ -18,6 +18,7 @@ import pyspark
 
 from airflow_delta_merge.jars import MAVEN_CENTRAL, MAVEN_VARIABLE
 from scripts.real_airflow import free_port
+from tests.cluster.processes import stop
 from tests.cluster.standalone import SECONDS_TO_START, wait_until
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -93,12 +94,7 @@ class Yarn:
         return "".join(path.read_text() for path in sorted(self.folder.glob(f"logs/{application}/*/std*")))
 
     def stop(self) -> None:
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+        stop(self.processes)
         for container in self.containers():
             container.kill()
 
