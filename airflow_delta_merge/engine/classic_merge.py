@@ -14,6 +14,7 @@ from airflow_delta_merge.engine.change_data import CHANGE_TYPE
 from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_adding_metrics, set_skipping_metrics
 from airflow_delta_merge.engine.kept_join import is_small, join_once
 from airflow_delta_merge.engine.matches import count_by_file, find_matches, matches_of
+from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
     rewritten_rows,
@@ -129,12 +130,16 @@ class ClassicMergeExecutor:
             added = self._write_rows(touched)
             if self._deletion_vectors:
                 return merge.gateway.concat(added, self._mark_rows(touched))
-            merge.metrics.set(
-                numTargetFilesRemoved=touched.files.count,
-                numTargetBytesRemoved=touched.files.num_bytes,
-                numTargetPartitionsRemovedFrom=touched.files.partitions,
-            )
-            return merge.gateway.concat(added, merge.transaction.remove_actions(touched.files))
+            return merge.gateway.concat(added, self._removed(touched.files))
+
+    def _removed(self, files: FileSet) -> JavaObject:
+        """Actions that remove the files, which are written anew; sets the metrics of removed files."""
+        self._merge.metrics.set(
+            numTargetFilesRemoved=files.count,
+            numTargetBytesRemoved=files.num_bytes,
+            numTargetPartitionsRemovedFrom=files.partitions,
+        )
+        return self._merge.transaction.remove_actions(files)
 
     def told(self, touched: TouchedFiles) -> str:
         """How this merge goes about its work, and why, in a sentence."""
@@ -152,6 +157,11 @@ class ClassicMergeExecutor:
         if touched.kept is not None:
             source = "source and target are small and joined once"
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
+
+    def told_of_one_pass(self) -> str:
+        """The same where :meth:`write_at_once` did it all."""
+        files = self._merge.candidates.count
+        return f"all {files} candidate files are rewritten, in the one pass that joins them with the large source"
 
     @property
     def writes_new_versions(self) -> bool:
@@ -224,15 +234,36 @@ class ClassicMergeExecutor:
         )
         return actions
 
+    def write_at_once(self) -> JavaObject | None:
+        """Both phases in one pass, where every candidate file can be expected to be touched.
+
+        :return: JVM sequence of file actions; None when there must be two phases: nothing is left of the attempt then.
+        """
+        merge = self._merge
+        if not is_likely_to_touch_all(merge):
+            return None
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            written = write_in_one_pass(merge)
+            if written is None:
+                return None
+            set_skipping_metrics(merge)
+            set_adding_metrics(merge, written.files)
+            self._count_rows(merge.candidates, written.rows_of_clause)
+            merge.metrics.set(numTargetRowsInserted=written.inserted_rows)
+            return merge.gateway.concat(written.files.files, self._removed(merge.candidates))
+
     def count_rows(self, touched: TouchedFiles) -> None:
         """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""
+        self._count_rows(touched.files, touched.rows_of_clause)
+
+    def _count_rows(self, files: FileSet, rows_of_clause: Sequence[int]) -> None:
         merge = self._merge
         counts: Counter[tuple[str, str]] = Counter()
-        for clause, rows in zip(merge.target_clauses, touched.rows_of_clause, strict=True):
+        for clause, rows in zip(merge.target_clauses, rows_of_clause, strict=True):
             counts[clause.kind, clause.action] += rows
         updated = counts["matched", "update"] + counts["not matched by source", "update"]
         deleted = counts["matched", "delete"] + counts["not matched by source", "delete"]
-        copied = 0 if self._deletion_vectors else self._num_rows(touched.files) - updated - deleted
+        copied = 0 if self._deletion_vectors else self._num_rows(files) - updated - deleted
         merge.metrics.set(
             numTargetRowsUpdated=updated,
             numTargetRowsMatchedUpdated=counts["matched", "update"],

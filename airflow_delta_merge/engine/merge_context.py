@@ -34,6 +34,7 @@ class ColumnNames:
         self.file_path = f"_file_path_{token}"
         self.row_index = f"_row_index_{token}"
         self.clause = f"_clause_{token}"
+        self.insert_clause = f"_insert_clause_{token}"
         self.matched_row_id = f"_matched_row_id_{token}"
         self.matched_path = f"_matched_path_{token}"
         self.matched_row_index = f"_matched_row_index_{token}"

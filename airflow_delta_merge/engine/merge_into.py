@@ -23,6 +23,7 @@ from airflow_delta_merge.engine.guards import check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, is_worth_pruning, source_keys
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
@@ -245,6 +246,9 @@ class MergeIntoCommand:
                 return write_inserts(context, unmatched)
         classic = ClassicMergeExecutor(context)
         self._executor = type(classic).__name__
+        if not self._guards.fail_if and (actions := classic.write_at_once()) is not None:
+            self._touched, self._reason = context.candidates.count, classic.told_of_one_pass()
+            return actions
         touched = classic.find_touched_files()
         try:
             self._touched, self._reason = touched.files.count, classic.told(touched)
@@ -289,6 +293,8 @@ class MergeIntoCommand:
                 rows["inserted rows"] = inserted_rows(context, classic.unmatched_rows(touched))
                 context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
             self._executor, self._reason = type(classic).__name__, classic.told(touched)
+            if self._touched == context.candidates.count and is_likely_to_touch_all(context):
+                self._reason = classic.told_of_one_pass()
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:
             touched.release()

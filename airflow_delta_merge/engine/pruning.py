@@ -36,6 +36,9 @@ _WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
 #: The source's range of a key is cut into so many equal parts to find its clusters.
 _PARTS = 64
 
+#: With a row for so many values of its range a key is taken to have no wide gaps.
+_DENSE = 16
+
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
 
@@ -162,7 +165,8 @@ def choose_files(
     search = _search(statement, transaction, row_predicates(statement, keys, source.statistics, {}))
     if search.candidates.count < settings.cluster_keys_from:
         return search
-    clusters = key_clusters(source.frame, keys, source.statistics)
+    sparse = [key for key in keys if _is_sparse(key, source)]
+    clusters = key_clusters(source.frame, sparse, source.statistics)
     if all(len(ranges) < 2 for ranges in clusters.values()):
         return search
     return _search(statement, transaction, row_predicates(statement, keys, source.statistics, clusters))
@@ -207,6 +211,11 @@ def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[
 def _can_cluster(key: SourceKey, statistics: dict[str, Any]) -> bool:
     whole = key.range_of(statistics)
     return key.type in _WHOLE_TYPES and whole is not None and _PARTS < whole[1] - whole[0] < 1 << 62
+
+
+def _is_sparse(key: SourceKey, source: MaterializedSource) -> bool:
+    """Whether the source has so few rows for the range of a key that there may be wide gaps in it."""
+    return _can_cluster(key, source.statistics) and source.num_rows * _DENSE < _width(key, source.statistics) * _PARTS
 
 
 def _low(key: SourceKey, statistics: dict[str, Any]) -> int:

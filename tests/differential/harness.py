@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Makes the built-in rewrite files, also on tables with deletion vectors.
 WRITE_NO_DELETION_VECTORS = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
-#: Both ways that ours goes about a merge. The tables of cases are small: it is told to take them for larger ones.
+#: All ways that ours goes about a merge. The tables of cases are small: it is told to take them for larger ones.
 WAYS = {
     "ours": {
         "spark.deltaMerge.useChecksum.enabled": "false",
@@ -42,6 +42,11 @@ WAYS = {
         "spark.deltaMerge.joinOnceBytes": "0",
     },
     "ours_as_small": {},
+    "ours_as_large": {
+        "spark.deltaMerge.joinOnceBytes": "0",
+        "spark.deltaMerge.broadcastBytes": "0",
+        "spark.deltaMerge.onePassFromRows": "1",
+    },
 }
 NUM_ROWS = ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 

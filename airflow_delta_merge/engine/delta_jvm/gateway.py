@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -138,14 +138,26 @@ class Gateway:
         :param observed: named aggregates, at least one.
         :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
         """
+        observing, values = self.observing(frame, observed)
+        level = self.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
+        checkpointed = jdf(observing).localCheckpoint(True, level)
+        return self.wrap(checkpointed), values()
+
+    def observing(self, frame: DataFrame, observed: Sequence[Column]) -> tuple[DataFrame, Callable[[], dict[str, Any]]]:
+        """A DataFrame that is aggregated when it is next computed.
+
+        :param observed: named aggregates, at least one.
+        :return: the DataFrame, and what gives the aggregates by name, as py4j converts them, once it was computed.
+        """
         observation = self.java_class("org.apache.spark.sql.Observation")()
         columns = [jc(column) for column in observed]
         observing = jdf(frame).observe(observation, columns[0], self.seq(columns[1:]))
-        level = self.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
-        checkpointed = observing.localCheckpoint(True, level)
-        values = observation.get()
-        names = scala_list(values.keys().toSeq())
-        return self.wrap(checkpointed), {name: values.apply(name) for name in names}
+
+        def values() -> dict[str, Any]:
+            found = observation.get()
+            return {name: found.apply(name) for name in scala_list(found.keys().toSeq())}
+
+        return self.wrap(observing), values
 
     def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
         """The RDD behind :meth:`checkpoint`, to ask for its size and to release it."""

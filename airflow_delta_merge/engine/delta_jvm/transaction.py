@@ -215,6 +215,14 @@ class MergeTransaction:
         self._written.append(self._transaction.writeFiles(jdf(rows)))
         return self._written[-1]
 
+    def discard(self, written: JavaObject) -> None:
+        """Delete files that were written and shall not be committed.
+
+        :param written: what :meth:`write_files` gave.
+        """
+        self._written.remove(written)
+        delete_files(self._gateway, self._transaction, written)
+
     def split_change_files(self, actions: JavaObject) -> tuple[FileSet, int, int]:
         """The data files among the actions of a write; count and bytes of the change files."""
         if not self.writes_change_data:

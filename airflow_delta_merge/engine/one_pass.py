@@ -1,0 +1,148 @@
+"""Merges that change most of a table: source and target are joined once, and what comes out is written at once.
+
+Where a large source updates whatever it matches, nearly every candidate file is touched, and the search for touched
+files finds out at the price of a second join what was clear before. Here the new files are written first and looked at
+then: what they must be is counted in the pass that writes them. If the counts say anything but that every candidate
+file was touched and no target row matched twice, what was written is deleted and the merge takes its two phases.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
+from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
+from airflow_delta_merge.exceptions import MergeExecutionError
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import FileSet
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+_log = logging.getLogger(__name__)
+
+#: So many rows of candidate files, at most, for each row of the source.
+_TARGET_ROWS_FOR_ONE = 4
+
+
+def is_likely_to_touch_all(merge: MergeContext) -> bool:
+    """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
+
+    A source that is broadcast is not meant: with it the search for touched files shuffles nothing.
+    """
+    candidates, source, transaction = merge.candidates, merge.source, merge.transaction
+    updates_all = any(each.action == "update" and each.condition is None for each in merge.clauses_of("matched"))
+    by_other_ways = (
+        transaction.writes_deletion_vectors
+        or transaction.writes_change_data
+        or transaction.generates_identity
+        or transaction.target.tracks_rows
+    )
+    return (
+        not source.is_small
+        and updates_all
+        and not merge.update_only_changed
+        and not by_other_ways
+        and bool(merge.statement.equalities())
+        and 0 < candidates.count * max(1, merge.settings.one_pass_from_rows) <= source.num_rows
+        and 0 < (candidates.num_rows or 0) <= source.num_rows * _TARGET_ROWS_FOR_ONE
+    )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What came out of one pass in which every candidate file was touched.
+
+    :param files: the new files.
+    :param rows_of_clause: target rows that each clause took, in the order of the clauses' numbers.
+    :param inserted_rows: rows that insert clauses made.
+    """
+
+    files: FileSet
+    rows_of_clause: tuple[int, ...]
+    inserted_rows: int
+
+
+def write_in_one_pass(merge: MergeContext) -> Written | None:
+    """Join source and candidate files and write the new files.
+
+    :return: None when the merge must take its two phases; nothing that was written here is left then.
+    """
+    rows, counted = _joined(merge)
+    try:
+        observed, values = merge.gateway.observing(rows, counted)
+        num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
+        written = raises_merge_errors(merge.write.write_files)(_output(merge, observed), input_bytes=num_bytes)
+    except MergeExecutionError as error:
+        # An ambiguous match is to be told before any error that a value's expression raises.
+        _log.info("Writing in one pass failed, taking two phases: %s", error)
+        return None
+    found, files = values(), merge.transaction.file_set(written)
+    rows_of_clause = tuple(found[f"clause_{n}"] for n in range(1, len(merge.target_clauses) + 1))
+    if _is_as_expected(merge, found, rows_of_clause, files):
+        return Written(files, rows_of_clause, found["inserted_rows"])
+    _log.info("Not every candidate file is touched just once, taking two phases")
+    merge.transaction.discard(written)
+    return None
+
+
+def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
+    """Target rows beside the source rows they match, unmatched source rows if they may be inserted, and aggregates."""
+    names = merge.names
+    target = positions_in(merge, merge.candidates)
+    # The paths are long, and each row is sorted with its own.
+    target = target.drop(names.row_index).withColumn(names.file_path, F.xxhash64(names.file_path))
+    how = "full" if merge.insert_clauses else "left"
+    joined = target.join(merge.source.frame, merge.statement.condition, how)
+    is_target_row = F.col(names.file_path).isNotNull()
+    has_match = is_target_row & F.col(names.source_row_id).isNotNull()
+    clause, inserted = F.col(names.clause), F.col(names.insert_clause)
+    rows = joined.select(
+        "*",
+        F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0)).alias(names.clause),
+        F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
+    )
+    return rows, [
+        *(F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in range(1, len(merge.target_clauses) + 1)),
+        F.count(names.file_path).alias("target_rows"),
+        F.count_if(inserted > 0).alias("inserted_rows"),
+        # Two paths of one hash would make it fewer than the files, which is safe.
+        F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path)))).alias("touched_files"),
+    ]
+
+
+def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
+    """The rows to write, in columns of the final schema."""
+    names = merge.names
+    is_target_row = F.col(names.file_path).isNotNull()
+    clause, inserted = F.col(names.clause), F.col(names.insert_clause)
+    old = merge.statement.copied_columns
+    is_kept = is_target_row & ~clause.isin(merge.numbers_of("delete")) if merge.numbers_of("delete") else is_target_row
+    if not merge.insert_clauses:
+        new = [updated_column(i, value, merge.target_clauses, clause) for i, value in enumerate(old)]
+        return rows.filter(is_kept).select(*merge.output_columns(new, []))
+    numbers = range(1, len(merge.insert_clauses) + 1)
+    values = [
+        F.when(is_target_row, updated_column(i, value, merge.target_clauses, clause)).otherwise(
+            column_of_clause(i, merge.insert_clauses, numbers, inserted)
+        )
+        for i, value in enumerate(old)
+    ]
+    return rows.filter(is_kept | (inserted > 0)).select(*merge.output_columns(values, []))
+
+
+def _is_as_expected(merge: MergeContext, found: dict[str, Any], rows_of_clause: Sequence[int], added: FileSet) -> bool:
+    """Whether all files were touched, each row once, and no retried task counted rows twice."""
+    deleted = sum(rows_of_clause[number - 1] for number in merge.numbers_of("delete"))
+    return bool(
+        found["touched_files"] == merge.candidates.count
+        # A target row comes out once for each source row that it matches.
+        and found["target_rows"] == merge.candidates.num_rows
+        and added.num_rows == found["target_rows"] - deleted + found["inserted_rows"]
+    )

@@ -1,0 +1,114 @@
+"""Merges that change most of the table, in one pass: when they are, and that nothing is left when they can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.cases import Case, Table
+from tests.differential.harness import Harness
+from tests.differential.session_settings import session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES, ROWS = 4, 40
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+ONE_PASS = "in the one pass"
+
+#: One row of the source, and it is large: what takes gigabytes else.
+LARGE = {
+    "spark.deltaMerge.joinOnceBytes": "0",
+    "spark.deltaMerge.broadcastBytes": "0",
+    "spark.deltaMerge.onePassFromRows": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def as_a_large_source(spark: SparkSession) -> Iterator[None]:
+    with session_settings(spark, LARGE):
+        yield
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Path:
+    """Four files of ten consecutive ids each."""
+    rows = spark.range(0, ROWS, 1, FILES).selectExpr("id", "'old' AS v")
+    rows.write.format("delta").save(str(tmp_path / "t"))
+    return tmp_path / "t"
+
+
+def data_files(table: Path) -> list[Path]:
+    return [*table.glob("*.parquet")]
+
+
+def statement(table: Path, source: str, clauses: str = UPSERT) -> str:
+    return f"MERGE INTO delta.`{table}` t USING ({source}) s ON t.id = s.id {clauses}"
+
+
+def test_a_source_that_meets_every_file_is_merged_in_one_pass(spark: SparkSession, table: Path) -> None:
+    result = merge_sql(spark, statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)"))
+    assert ONE_PASS in result.executor_reason
+    assert (result.num_touched_files, result.num_removed_files) == (FILES, FILES)
+    assert (result.num_updated_rows, result.num_inserted_rows, result.num_deleted_rows) == (20, 10, 0)
+    found = spark.sql(f"SELECT v, count(*) AS n FROM delta.`{table}` GROUP BY v").collect()
+    assert {row.v: row.n for row in found} == {"new": 30, "old": 20}
+
+
+def test_a_file_without_a_match_stays_and_nothing_is_left_of_the_one_pass(spark: SparkSession, table: Path) -> None:
+    # The range of the keys takes in the file of 30 to 39, but none of them is in it.
+    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 25, 26, 27, 41)) AS id, 'new' AS v"
+    result = merge_sql(spark, statement(table, source))
+    assert ONE_PASS not in result.executor_reason
+    assert (result.num_candidate_files, result.num_touched_files) == (FILES, FILES - 1)
+    assert (result.num_updated_rows, result.num_inserted_rows) == (11, 1)
+    assert len(data_files(table)) == FILES + result.num_added_files
+
+
+def test_two_source_rows_for_one_row_are_an_error_and_no_file_is_left(spark: SparkSession, table: Path) -> None:
+    source = "SELECT id, 'new' AS v FROM range(40) UNION ALL SELECT 7, 'other'"
+    with pytest.raises(MergeExecutionError) as raised:
+        merge_sql(spark, statement(table, source))
+    assert raised.value.condition == "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+    assert len(data_files(table)) == FILES
+
+
+def test_an_ambiguous_match_is_told_before_a_values_error(spark: SparkSession, table: Path) -> None:
+    source = "SELECT id, id AS v FROM range(40) UNION ALL SELECT 7, 8"
+    clauses = "WHEN MATCHED THEN UPDATE SET v = 1 / (s.v - 3)"
+    with pytest.raises(MergeExecutionError) as raised:
+        merge_sql(spark, statement(table, source, clauses))
+    assert raised.value.condition == "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+
+
+TABLE = Table("id INT, p STRING, v INT", "SELECT CAST(id AS INT), concat('p', id % 3), id FROM range(40)", files=4)
+MOST = "SELECT CAST(id AS INT) AS id, concat('p', id % 2) AS p, CAST(id AS INT) AS v FROM range(5, 45)"
+CASES = [
+    Case("most rows: updated", "WHEN MATCHED THEN UPDATE SET v = t.v + s.v", does="update", table=TABLE, source=MOST),
+    Case("most rows: updated and inserted", UPSERT, does="update, insert", table=TABLE, source=MOST),
+    Case("most rows: some deleted first", f"WHEN MATCHED AND s.id % 4 = 0 THEN DELETE {UPSERT}",
+         does="delete, update, insert", table=TABLE, source=MOST),
+    Case("most rows: the rest deleted", f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE",
+         does="update, insert, delete", table=TABLE, source=MOST),
+    Case("most rows: inserts with conditions", "WHEN MATCHED THEN UPDATE SET v = s.v "
+         "WHEN NOT MATCHED AND s.id = 41 THEN INSERT (id) VALUES (s.id) WHEN NOT MATCHED AND s.id < 43 THEN INSERT *",
+         does="update, insert", table=TABLE, source=MOST),
+    Case("most rows: partitioned", UPSERT, does="update, insert", source=MOST,
+         table=Table(TABLE.columns, TABLE.rows, files=4, partitioned_by="p")),
+    Case("most rows: with a further condition", UPSERT, does="update, insert", table=TABLE, source=MOST,
+         on="t.id = s.id AND t.v < s.v + 1"),
+    Case("most rows: a table with deletion vectors that writes none", UPSERT, does="update, insert", source=MOST,
+         table=Table(TABLE.columns, TABLE.rows, files=4, properties={"delta.enableDeletionVectors": "true"},
+                     then=("DELETE FROM {t} WHERE id % 5 = 1",)),
+         confs={"spark.databricks.delta.merge.deletionVectors.persistent": "false"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_most_rows(case: Case, engines: Harness) -> None:
+    engines.check(case)
