@@ -23,6 +23,8 @@ from bench.runner import CaseResult, Runner
 
 ROUNDS = 5
 QUICK_SCALE = 0.05
+#: Before the first case, so that it isn't the only one in a cold session.
+WARM_UP_CASE, WARM_UP_SECONDS = "small_table", 90
 DOCS = Path(__file__).parent.parent / "docs"
 COLD_CASE = "one_day_of_a_year"
 
@@ -59,6 +61,9 @@ def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
         contestants: list[Contestant] = [Ours(), BuiltIn(), DeltaRs(), Floor(work / "floor")]
         templates = Templates(spark, options.home / "tables", options.scale)
         runner = Runner(spark, templates, contestants, work=work, rounds=options.rounds)
+        if not options.quick:
+            (small,) = choose([WARM_UP_CASE])
+            runner.warm_up(small, WARM_UP_SECONDS)
         print(report.terminal_line(), flush=True)
         for case in cases:
             results.append(runner.run(case))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench.data import Table
 
 #: A year of events in the order of their time: what most tables that get daily merges look like.
@@ -17,6 +19,8 @@ EVENTS = Table(
         "concat('note on ', md5(cast(id as string))) as note",
     ),
 )
+#: The same events in as many files as a table has that nobody compacted, and more rows.
+EVENTS_LARGE = replace(EVENTS, name="events_large", rows=24_000_000, files=1_000)
 CHANGED = "id, day, account, region, amount + 1 as amount, quantity, note"
 NEW = (
     "id + {rows} as id, date'2024-12-31' as day, format_string('ACCOUNT-%012d', id + {rows}) as account, "
@@ -35,7 +39,8 @@ MOSTLY_NEW = (
     f"UNION ALL SELECT {CHANGED} FROM {{table}} WHERE id >= {{rows}} - {{rows}} div 4000"
 )
 ONE_FILE = "SELECT id FROM {table} WHERE id >= {rows} div 2 AND id < {rows} div 2 + {rows_per_file} div 10"
+#: A twentieth of the table as it is, but for one row in a hundred thousand.
 EVERY_20TH_SAME_BUT_FEW = (
-    "SELECT id, day, account, region, if(id % 200000 = 20, amount + 1, amount) as amount, quantity, note "
+    "SELECT id, day, account, region, if(id % 2000000 = 20, amount + 1, amount) as amount, quantity, note "
     "FROM {table} WHERE id % 20 = 0"
 )

@@ -14,7 +14,18 @@ from airflow_delta_merge.config import (
 )
 from bench.case import Case, Regime
 from bench.data import Table
-from bench.events import CHANGED, EVENTS, EVERY_20TH_SAME_BUT_FEW, EVERY_400TH, MOSTLY_NEW, NEW, ONE_DAY, ONE_FILE, SAME
+from bench.events import (
+    CHANGED,
+    EVENTS,
+    EVENTS_LARGE,
+    EVERY_20TH_SAME_BUT_FEW,
+    EVERY_400TH,
+    MOSTLY_NEW,
+    NEW,
+    ONE_DAY,
+    ONE_FILE,
+    SAME,
+)
 
 _UPSERT = (when_matched_update_all(), when_not_matched_insert_all())
 _INSERT = (when_not_matched_insert_all(),)
@@ -334,6 +345,15 @@ _FILES = [
 ]
 
 
+#: What grows with the table shows on a table of some size: the same merges where fixed costs are small beside the rest.
+_LARGE = ("one_day_of_a_year", "delete_by_key", "late_data_over_all_files_dv", "delete_spread_thin_dv")
+
+
+def _on_large_table(case: Case) -> Case:
+    table = replace(EVENTS_LARGE, properties=case.table.properties)
+    return replace(case, name=f"large_{case.name}", table=table, group="large")
+
+
 SCALING_GROUP = "scaling"
 #: A table that grows by the file, the same four files touched.
 _SCALING = [
@@ -386,9 +406,11 @@ _ALSO_WITH_DELETION_VECTORS_THERE = ("late_data_over_all_files", "delete_spread_
 def own_cases() -> list[Case]:
     """All of them, those with deletion vectors after those without."""
     plain = [*_LITTLE_IN_MUCH, *_MUCH_TO_CHANGE, *_FIXED_COSTS]
+    with_vectors = [_with_deletion_vectors(case) for case in plain if case.name in _ALSO_WITH_DELETION_VECTORS]
     return [
         *plain,
-        *(_with_deletion_vectors(case) for case in plain if case.name in _ALSO_WITH_DELETION_VECTORS),
+        *with_vectors,
+        *(_on_large_table(case) for case in (*plain, *with_vectors) if case.name in _LARGE),
         *(_with_deletion_vectors_there(case) for case in plain if case.name in _ALSO_WITH_DELETION_VECTORS_THERE),
         *_FILES,
         *_SCALING,

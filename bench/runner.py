@@ -113,6 +113,15 @@ class Runner:
         self._rounds = rounds
         self._say = say
 
+    def warm_up(self, case: Case, seconds: float) -> None:
+        """Let everybody who merges by Spark do so for a while: Java compiles what all merges have in common."""
+        template, source = self._templates.target(case.table), self._templates.source(case.table, case.source)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for contestant in self._contestants:
+                if contestant.name in (REFERENCE, "ours"):
+                    self._run_once(case, contestant, Outcome(), template, source, 0, compared=False)
+
     def run(self, case: Case) -> CaseResult:
         """Run one case: a warm-up and all rounds, in an order that turns with each round."""
         template = self._templates.target(case.table)
@@ -147,7 +156,15 @@ class Runner:
         return order[::-1] if number % 2 else order
 
     def _run_once(
-        self, case: Case, contestant: Contestant, outcome: Outcome, template: Path, source: Path, number: int
+        self,
+        case: Case,
+        contestant: Contestant,
+        outcome: Outcome,
+        template: Path,
+        source: Path,
+        number: int,
+        *,
+        compared: bool = True,
     ) -> RowsHash | None:
         with self._folder() as folder:
             run = Run(spark=self._spark, case=case, target=folder / "target", source=source, scratch=folder)
@@ -170,7 +187,7 @@ class Runner:
             for other in self._contestants:
                 if other is not contestant:
                     other.watch(contestant.name, run)
-            return self.hash_of_rows(run.target) if contestant.merges else None
+            return self.hash_of_rows(run.target) if contestant.merges and compared else None
 
     def hash_of_rows(self, table: Path) -> RowsHash:
         """Number of rows and sum of their hashes, over all columns, whatever the rows' order."""

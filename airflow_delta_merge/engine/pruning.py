@@ -39,6 +39,11 @@ _PARTS = 64
 #: With a row for so many values of its range a key is taken to have no wide gaps.
 _DENSE = 16
 
+#: Keys are taken to lie evenly in their range if their mean and deviation are, by so much of it, those of such keys.
+_EVEN = 0.02
+#: So many rows are needed to tell.
+_FEW_ROWS = 1_000
+
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
 
@@ -75,6 +80,11 @@ class SourceKey:
     def statistics(self) -> list[Column]:
         """Aggregates over the source that :meth:`range_of` and :meth:`predicate` need."""
         found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
+        if self.type in _WHOLE_TYPES:
+            found += [
+                F.avg(self.value).alias(f"{self.name}_mean"),
+                F.stddev_pop(self.value).alias(f"{self.name}_spread"),
+            ]
         if self.null_safe:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
@@ -214,8 +224,15 @@ def _can_cluster(key: SourceKey, statistics: dict[str, Any]) -> bool:
 
 
 def _is_sparse(key: SourceKey, source: MaterializedSource) -> bool:
-    """Whether the source has so few rows for the range of a key that there may be wide gaps in it."""
-    return _can_cluster(key, source.statistics) and source.num_rows * _DENSE < _width(key, source.statistics) * _PARTS
+    """Whether the source has so few rows for the range of a key, so unevenly spread, that there may be wide gaps."""
+    if not _can_cluster(key, source.statistics):
+        return False
+    low, high = source.statistics[f"{key.name}_min"], source.statistics[f"{key.name}_max"]
+    if source.num_rows * _DENSE >= high - low:
+        return False
+    mean, spread = (float(source.statistics[f"{key.name}_{what}"]) / (high - low) for what in ("mean", "spread"))
+    # A few values are as likely to look even as not.
+    return source.num_rows < _FEW_ROWS or max(abs(mean - low / (high - low) - 0.5), abs(spread - 12**-0.5)) > _EVEN
 
 
 def _low(key: SourceKey, statistics: dict[str, Any]) -> int:
