@@ -263,7 +263,9 @@ class MergeTransaction:
         prefix_length = statistics.getDataSkippingStringPrefixLength(gateway.session, transaction.metadata())
         done = helper.processUnmodifiedData(gateway.session, touched, transaction.snapshot(), prefix_length)
         counts = {str(name): int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
-        emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
+        emptied = []
+        if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
+            emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
         return done._1(), counts, self.file_set(gateway.seq(emptied))
 
     @property
