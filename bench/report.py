@@ -56,7 +56,7 @@ def circumstances(command: str, scale: float, rounds: int) -> dict[str, Any]:
         "load_average_at_start": round(os.getloadavg()[0], 2),
         "versions": {"python": platform.python_version(), "java": _java(), **_versions()},
         "session": {
-            "master": f"local[{session.CORES}]",
+            "spark.master": f"local[{session.CORES}]",
             "spark.driver.memory": session.DRIVER_MEMORY,
             **session.SETTINGS,
         },

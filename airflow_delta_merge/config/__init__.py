@@ -23,6 +23,7 @@ from airflow_delta_merge.config.clauses import (
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.config.merge_config import MergeConfig
+from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.config.merge_statement import MergeStatement
 from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
@@ -38,6 +39,7 @@ __all__ = [
     "CreateTable",
     "MergeClause",
     "MergeConfig",
+    "MergeEngine",
     "MergeGuards",
     "MergeSource",
     "MergeStatement",

@@ -11,6 +11,7 @@ from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import MergeGuards
+from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
@@ -39,6 +40,8 @@ class MergeConfig:
     :param window: the part of the target, by a column's values, that the merge is about, as :class:`MergeWindow` or a
         dict like it: source rows outside are left out, target rows outside stay as they are.
     :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
+    :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
+        Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
     :raises MergeConfigError: when any of it can't be meant so.
     """
 
@@ -55,6 +58,7 @@ class MergeConfig:
     create_table: CreateTable | None = None
     window: MergeWindow | None = None
     guards: MergeGuards = field(default_factory=MergeGuards)
+    engine: MergeEngine = MergeEngine.DELTA_MERGE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", MergeTarget.of(self.target))
@@ -62,6 +66,8 @@ class MergeConfig:
         object.__setattr__(self, "on", _check_on(self.on, self.null_safe))
         object.__setattr__(self, "clauses", _check_clauses(self.clauses))
         object.__setattr__(self, "guards", MergeGuards.of(self.guards))
+        object.__setattr__(self, "engine", MergeEngine.of(self.engine))
+        self.engine.check_options(update_only_changed=self.update_only_changed, guards=self.guards)
         self._check_options()
         for alias in (self.target_alias, self.source_alias):
             require_text(alias, "an alias")
@@ -159,6 +165,7 @@ class MergeConfig:
             "create_table": None if self.create_table is None else self.create_table.to_dict(),
             "window": None if self.window is None else self.window.to_dict(),
             "guards": self.guards.to_dict(),
+            "engine": str(self.engine),
         }
 
     @classmethod

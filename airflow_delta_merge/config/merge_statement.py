@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
 from airflow_delta_merge.config.guards import MergeGuards
+from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.config.relations import MergeTarget
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart
@@ -28,18 +29,22 @@ class MergeStatement:
     :param sql: the statement, in the dialect of Spark and Delta.
     :param update_only_changed: as for :class:`~airflow_delta_merge.config.MergeConfig`.
     :param guards: as for :class:`~airflow_delta_merge.config.MergeConfig`.
+    :param engine: as for :class:`~airflow_delta_merge.config.MergeConfig`.
     :raises MergeConfigError: when it merges into nothing.
     """
 
     sql: str
     update_only_changed: bool = False
     guards: MergeGuards = field(default_factory=MergeGuards)
+    engine: MergeEngine = MergeEngine.DELTA_MERGE
 
     def __post_init__(self) -> None:
         require_text(self.sql, "sql")
         # One semicolon at the end is what people type into a console.
         object.__setattr__(self, "sql", re.sub(r"\s*;?\s*$", "", self.sql))
         object.__setattr__(self, "guards", MergeGuards.of(self.guards))
+        object.__setattr__(self, "engine", MergeEngine.of(self.engine))
+        self.engine.check_options(update_only_changed=self.update_only_changed, guards=self.guards)
         _ = self.target
 
     @property
@@ -64,6 +69,7 @@ class MergeStatement:
             "sql": self.sql,
             "update_only_changed": self.update_only_changed,
             "guards": self.guards.to_dict(),
+            "engine": str(self.engine),
         }
 
     @classmethod
@@ -72,6 +78,7 @@ class MergeStatement:
 
         :raises MergeConfigError: for unknown keys, another version, or a statement that is no merge.
         """
-        check_keys(data, "statement", required=("sql",), optional=("version", "update_only_changed", "guards"))
+        optional = ("version", "update_only_changed", "guards", "engine")
+        check_keys(data, "statement", required=("sql",), optional=optional)
         check_version(data)
         return cls(**{key: value for key, value in data.items() if key != "version"})

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig, MergeGuards, MergeStatement, to_json
+from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeGuards, MergeStatement, to_json
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
@@ -67,6 +67,7 @@ def merge(
                 attempt=number,
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
+                engine=config.engine,
                 allowed=allowed,
                 on_lineage=None if on_lineage is None else lineages.append,
             ).run_merge()
@@ -138,6 +139,7 @@ def _command(
     attempt: int = 1,
     update_only_changed: bool = False,
     guards: MergeGuards = NO_GUARDS,
+    engine: MergeEngine = MergeEngine.DELTA_MERGE,
     allowed: AllowedLocations | None = None,
     on_lineage: Callable[[ColumnLineage], None] | None = None,
 ) -> MergeIntoCommand:
@@ -155,6 +157,7 @@ def _command(
         metrics,
         update_only_changed=update_only_changed,
         guards=guards,
+        engine=engine,
         once=once,
         attempt=attempt,
     )

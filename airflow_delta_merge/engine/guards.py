@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -17,8 +18,7 @@ from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, M
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.delta_jvm import Gateway
-    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.delta_jvm import Gateway, MergeTransaction
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -50,45 +50,58 @@ def check_source(guards: MergeGuards, num_rows: int) -> None:
         raise EmptySourceError("The source has no rows, so nothing was merged (on_empty_source says so).")
 
 
-def check_guards(
-    merge: MergeContext, guards: MergeGuards, inserted: Callable[[], DataFrame], *, files: int, num_bytes: int
-) -> None:
-    """Look at what the merge would do; updated and deleted rows stand in its metrics by now.
+@dataclass(frozen=True)
+class FoundChanges:
+    """What a merge would do besides updating and deleting rows, which stands in its metrics.
 
-    Inserted rows and the target's rows are counted only if a guard mentions them.
-
-    :param inserted: gives the rows that would be inserted.
+    :param inserted_rows: counts the rows that would be inserted.
     :param files: how many files would be touched.
     :param num_bytes: their size.
+    """
+
+    inserted_rows: Callable[[], int]
+    files: int
+    num_bytes: int
+
+
+def check_guards(
+    gateway: Gateway,
+    transaction: MergeTransaction,
+    values: Mapping[str, int],
+    guards: MergeGuards,
+    changes: FoundChanges,
+) -> None:
+    """Look at what the merge would do; inserted rows and the target's are counted only if a guard mentions them.
+
+    :param values: the merge's metrics, with updated and deleted rows.
     :raises MergeGuardError: with the numbers, when a guard's condition is true.
     """
     if not guards.fail_if:
         return
     mentioned = {name for name in GUARDED_COUNTS if any(re.search(rf"(?i)\b{name}\b", g) for g in guards.fail_if)}
-    values = merge.metrics.values
     counts: dict[str, float | None] = {
         "num_source_rows": values["numSourceRows"],
         "num_target_rows": 0,
         "num_updated_rows": values["numTargetRowsUpdated"],
         "num_deleted_rows": values["numTargetRowsDeleted"],
         "num_inserted_rows": 0,
-        "num_touched_files": files,
-        "num_touched_bytes": num_bytes,
+        "num_touched_files": changes.files,
+        "num_touched_bytes": changes.num_bytes,
     }
-    if merge.insert_clauses and any("inserted" in name or "affected" in name for name in mentioned):
-        counts["num_inserted_rows"] = inserted().count()
+    if any("inserted" in name or "affected" in name for name in mentioned):
+        counts["num_inserted_rows"] = changes.inserted_rows()
     counts["num_affected_rows"] = sum(counts[f"num_{what}_rows"] or 0 for what in _CHANGED)
     fractions = any(name.endswith("_fraction") for name in mentioned)
-    rows = merge.transaction.num_rows() if fractions or "num_target_rows" in mentioned else 0
+    rows = transaction.num_rows() if fractions or "num_target_rows" in mentioned else 0
     counts["num_target_rows"] = rows
     for what in (*_CHANGED, "affected"):
         counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None
-    tripped = [guard for guard in guards.fail_if if _is_true(merge.gateway, guard, counts)]
+    tripped = [guard for guard in guards.fail_if if _is_true(gateway, guard, counts)]
     if tripped:
         numbers = ", ".join(f"{name} is {_told(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
         raise MergeGuardError(
-            f"The merge was stopped before it wrote anything, by its guard {' and '.join(tripped)}: {numbers}. If that "
-            "is right for once, raise the bound in fail_if and clear the task."
+            f"The merge was stopped before it committed anything, by its guard {' and '.join(tripped)}: {numbers}. If "
+            "that is right for once, raise the bound in fail_if and clear the task."
         )
 
 

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.config import MergeGuards
+from airflow_delta_merge.config import MergeEngine, MergeGuards
+from airflow_delta_merge.engine.builtin_merge import BuiltInMergeExecutor
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
     Gateway,
@@ -19,7 +20,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
     without_call_sites,
 )
-from airflow_delta_merge.engine.guards import check_guards, check_source
+from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -36,6 +37,7 @@ from airflow_delta_merge.result import MergeResult
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_delta_merge.engine.delta_jvm import FileSet
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
 
 _log = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class MergeIntoCommand:
     :param metrics: where row counts, file counts and durations go.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
     :param guards: bounds on what it does.
+    :param engine: who finds and writes the changes.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
     """
@@ -79,6 +82,7 @@ class MergeIntoCommand:
         *,
         update_only_changed: bool,
         guards: MergeGuards = NO_GUARDS,
+        engine: MergeEngine = MergeEngine.DELTA_MERGE,
         once: ExactlyOnce | None = None,
         attempt: int = 1,
     ) -> None:
@@ -86,6 +90,7 @@ class MergeIntoCommand:
         self._statement = statement
         self._metrics = metrics
         self._guards = guards
+        self._engine = engine
         self._once = once
         self._attempt = attempt
         self._recorded: MergeResult | None = None
@@ -141,13 +146,14 @@ class MergeIntoCommand:
                 self._reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
                 return
             transaction.prepare()
-            with self._context(transaction) as context:
+            if self._engine is MergeEngine.BUILTIN:
                 with self._described("find and write changes"):
-                    actions = self._execute(context)
-                _log.info("Ready to commit: %s", self._told_counts())
-                with self._metrics.phase("commit"):
-                    self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
-                    self._version = self._commit(context, actions)
+                    self._commit(transaction, self._execute_builtin(transaction))
+            else:
+                with self._context(transaction) as context:
+                    with self._described("find and write changes"):
+                        actions = self._execute(context)
+                    self._commit(transaction, actions)
             with _unharmed("record Delta's merge statistics"):
                 transaction.record_statistics(self._version, self._statement.materialization[1], self._source_attempt)
         if self._version is not None:
@@ -226,11 +232,15 @@ class MergeIntoCommand:
         finally:
             source.release()
 
-    def _commit(self, context: MergeContext, actions: JavaObject) -> int | None:
-        if self._once is None:
-            return context.write.commit(actions)
-        record = self._once.record(self._result(), context.transaction.session_user_metadata)
-        return context.write.commit(actions, application=self._once.application, user_metadata=record)
+    def _commit(self, transaction: MergeTransaction, actions: JavaObject) -> None:
+        _log.info("Ready to commit: %s", self._told_counts())
+        with self._metrics.phase("commit"):
+            self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
+            if self._once is None:
+                self._version = transaction.commit(actions)
+                return
+            record = self._once.record(self._result(), transaction.session_user_metadata)
+            self._version = transaction.commit(actions, application=self._once.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
@@ -240,7 +250,7 @@ class MergeIntoCommand:
         if self._inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
             unmatched = inserts.find_unmatched()
-            check_guards(context, self._guards, lambda: inserted_rows(context, unmatched), files=0, num_bytes=0)
+            self._check_guards(context, lambda: unmatched)
             self._executor, self._reason = type(inserts).__name__, inserts.reason
             with context.metrics.phase("rewrite", "rewriteTimeMs"):
                 return write_inserts(context, unmatched)
@@ -254,13 +264,7 @@ class MergeIntoCommand:
             self._touched, self._reason = touched.files.count, classic.told(touched)
             classic.count_rows(touched)
             _log.info("%s pairs match; %s", touched.num_pairs, self._reason)
-            check_guards(
-                context,
-                self._guards,
-                lambda: inserted_rows(context, classic.unmatched_rows(touched)),
-                files=touched.files.count,
-                num_bytes=touched.files.num_bytes,
-            )
+            self._check_guards(context, lambda: classic.unmatched_rows(touched), touched.files)
             if touched.files.count:
                 return classic.write_all_changes(touched)
             if not context.insert_clauses:
@@ -270,6 +274,24 @@ class MergeIntoCommand:
                 return write_inserts(context, classic.unmatched_rows(touched))
         finally:
             touched.release()
+
+    def _check_guards(
+        self, context: MergeContext, unmatched: Callable[[], DataFrame], touched: FileSet | None = None
+    ) -> None:
+        def inserted() -> int:
+            return inserted_rows(context, unmatched()).count() if context.insert_clauses else 0
+
+        files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
+        changes = FoundChanges(inserted, files, num_bytes)
+        check_guards(self._gateway, context.transaction, context.metrics.values, self._guards, changes)
+
+    def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
+        executor = BuiltInMergeExecutor(self._gateway, transaction, self._metrics)
+        self._executor, self._reason = type(executor).__name__, executor.reason
+        self._materialization = str(self._statement.materialization[1])
+        actions, touched = executor.execute(self._guards, attempt=self._source_attempt)
+        self._touched = touched.count
+        return actions
 
     def _inserts_only(self, context: MergeContext) -> bool:
         insert_only = bool(context.insert_clauses) and not context.target_clauses

@@ -38,6 +38,10 @@ class MergeMetrics:
             self._sql_metrics[name].set(value)
             self.values[name] = value
 
+    def read_back(self) -> None:
+        """Take the values that Delta's own steps have set."""
+        self.values = {name: int(metric.value()) for name, metric in self._sql_metrics.items()}
+
     @contextmanager
     def phase(self, name: str, sql_metric: str | None = None) -> Iterator[None]:
         """Add the time spent inside to a phase, in milliseconds, and at least 1 to its SQL metric, as Delta does."""

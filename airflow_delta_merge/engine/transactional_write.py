@@ -1,4 +1,4 @@
-"""Writing and committing: the only places where a merge changes anything outside its own memory."""
+"""How the rows that a merge writes are arranged into files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALLEST_TASK_BYTES = 1024 * 1024
 
 
 class TransactionalWrite:
-    """Writes data files within a transaction on the target and commits them.
+    """Writes data files within a transaction on the target.
 
     Normalising to the table's schema and physical names, constraints, generated columns, statistics, optimised
     writes and change data are done by Delta's own ``OptimisticTransaction``.
@@ -59,15 +59,3 @@ class TransactionalWrite:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
         return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._gateway.default_parallelism(), worthwhile))
-
-    def commit(
-        self, actions: JavaObject, *, application: tuple[str, int] | None = None, user_metadata: str | None = None
-    ) -> int | None:
-        """Commit file actions as operation MERGE with the statement's metrics.
-
-        :param application: application id and generation to be kept with what is committed.
-        :param user_metadata: the commit's ``userMetadata``; by default the session's.
-        :return: the committed version; None when there was nothing to commit.
-        :raises MergeConflictError: when another writer's commit got in the way.
-        """
-        return self._transaction.commit(actions, application=application, user_metadata=user_metadata)

@@ -53,7 +53,13 @@ PARTS_OF_A_STATEMENT: dict[str, Any] = {
 }
 _GUARDS: dict[str, Any] = {"fail_if": [], "on_empty_source": "merge", "expect_source": None}
 #: All that can be said of one merge, likewise.
-PARTS_OF_A_MERGE: dict[str, Any] = {**PARTS_OF_A_STATEMENT, "sql": None, "update_only_changed": False, **_GUARDS}
+PARTS_OF_A_MERGE: dict[str, Any] = {
+    **PARTS_OF_A_STATEMENT,
+    "sql": None,
+    "update_only_changed": False,
+    "engine": "delta_merge",
+    **_GUARDS,
+}
 
 # The window of a run, where the author gave none.
 _INTERVAL = {
@@ -169,13 +175,14 @@ def build_merge(arguments: Mapping[str, Any], sql: str | None) -> MergeConfig | 
     """What these arguments, or a statement, merge.
 
     :param arguments: as for :func:`build_config`.
-    :param sql: a statement instead, of which ``update_only_changed`` and ``guards`` are told beside it.
+    :param sql: a statement instead, of which ``update_only_changed``, ``guards`` and ``engine`` are told beside it.
     :raises MergeConfigError: when there is no such merge.
     """
     if sql is None:
         return build_config(arguments)
     guards = MergeGuards(**arguments["guards"])
-    return MergeStatement(sql=sql, update_only_changed=arguments["update_only_changed"], guards=guards)
+    beside = {name: arguments[name] for name in ("update_only_changed", "engine")}
+    return MergeStatement(sql=sql, guards=guards, **beside)
 
 
 def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:

@@ -106,6 +106,8 @@ class DeltaMergeOperator(BaseOperator):
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
         by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
+    :param engine: ``builtin`` to have Delta's own ``MERGE`` find and write the changes, under the same identity and
+        guards and with the same result; it knows neither ``update_only_changed`` nor ``expect_source``.
     :param create_table: whether a missing target is made, as an empty Delta table with the source's columns; or a dict
         that says how: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
         ``properties``. (templated)
@@ -216,6 +218,7 @@ class DeltaMergeOperator(BaseOperator):
         with_schema_evolution: bool = False,
         source_dedupe: SourceDedupe | str | Sequence[str] | Mapping[str, Any] | None = None,
         update_only_changed: bool = False,
+        engine: Literal["delta_merge", "builtin"] = "delta_merge",
         create_table: CreateTable | Mapping[str, Any] | bool = False,
         window: MergeWindow | str | Mapping[str, Any] | None = None,
         fail_if: Mapping[str, float | str] | Sequence[str] = (),
@@ -262,6 +265,7 @@ class DeltaMergeOperator(BaseOperator):
         self.with_schema_evolution = with_schema_evolution
         self.source_dedupe = to_plain(source_dedupe)
         self.update_only_changed = update_only_changed
+        self.engine = engine
         self.create_table = to_plain(create_table)
         self.window = window_template(window)
         self.fail_if = to_plain(fail_if)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
 from airflow_delta_merge.engine.delta_jvm.commit import (
     committing_with,
     delete_files,
@@ -214,6 +215,19 @@ class MergeTransaction:
         """Write rows as new files by Delta's own writer; JVM sequence of file actions."""
         self._written.append(self._transaction.writeFiles(jdf(rows)))
         return self._written[-1]
+
+    def merge_by_builtin(self, attempt: int) -> tuple[FileSet, JavaObject, JavaObject]:
+        """Let Delta's own merge find and write the changes; see :mod:`~airflow_delta_merge.engine.delta_jvm.builtin`.
+
+        :return: the touched files; JVM sequences of actions: of files that were written, and of all to be committed.
+        """
+        touched, written, marked = find_and_write_changes(
+            self._gateway, self._command, self._transaction, attempt=attempt
+        )
+        self._written.append(written)
+        files = self.file_set(touched)
+        gone = self.remove_actions(files) if marked is None else marked
+        return files, written, written.concat(gone)
 
     def discard(self, written: JavaObject) -> None:
         """Delete files that were written and shall not be committed.

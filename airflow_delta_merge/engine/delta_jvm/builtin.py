@@ -1,0 +1,50 @@
+"""Delta's own MERGE, step by step within a transaction of ours."""
+
+from __future__ import annotations
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+
+
+def find_and_write_changes(
+    gateway: Gateway, command: JavaObject, transaction: JavaObject, *, attempt: int
+) -> tuple[JavaObject, JavaObject, JavaObject | None]:
+    """Let Delta's ``MergeIntoCommand`` find the touched files and write all changes, as its own run would.
+
+    :param command: the resolved command, whose SQL metrics it sets.
+    :param transaction: the JVM's ``OptimisticTransaction``, prepared.
+    :param attempt: how often the source had to be materialized, this time included.
+    :return: JVM sequences: the touched files, actions of files that were written, and actions that mark rows of touched
+        files by deletion vectors, perhaps none; None where the touched files are to be removed.
+    """
+    session = gateway.session
+    getattr(command, "attempt_$eq")(attempt)
+    insert_only = bool(command.isInsertOnly())
+    clauses = command.matchedClauses(), command.notMatchedClauses()
+    try:
+        command.prepareMergeSource(session, command.source(), command.condition(), *clauses, insert_only)
+        if insert_only and gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"):
+            getattr(command, "performedSecondSourceScan_$eq")(False)
+            written = command.writeOnlyInserts(session, transaction, True, "numSourceRows")
+            changes = gateway.seq([]), written, None
+        else:
+            changes = _find_and_write(gateway, command, transaction)
+        command.checkNonDeterministicSource(session)
+        command.setOperationNumSourceRowsMetric()
+    finally:
+        kept = command.materializedSourceRDD()
+        if kept.isDefined():
+            kept.get().unpersist(False)
+    return changes
+
+
+def _find_and_write(
+    gateway: Gateway, command: JavaObject, transaction: JavaObject
+) -> tuple[JavaObject, JavaObject, JavaObject | None]:
+    session = gateway.session
+    found = command.findTouchedFiles(session, transaction)
+    touched, deduplicate = found._1(), found._2()
+    if touched.isEmpty():
+        return touched, command.writeOnlyInserts(session, transaction, False, "numSourceRowsInSecondScan"), None
+    marks = bool(command.shouldWritePersistentDeletionVectors(session, transaction))
+    written = command.writeAllChanges(session, transaction, touched, deduplicate, not marks)
+    return touched, written, command.writeDVs(session, transaction, touched) if marks else None
