@@ -1,4 +1,4 @@
-"""Guards: bounds on what a merge would do, looked at when that is known and nothing is written yet."""
+"""Guards: bounds on what a merge would do, looked at when that is known and nothing is committed yet."""
 
 from __future__ import annotations
 

@@ -36,7 +36,21 @@ class MatchCounts:
     @classmethod
     def of(cls, values: dict[str, Any], clauses: int) -> MatchCounts:
         """From the values of :func:`match_counts`."""
-        return cls(values["pairs"], values["matched_rows"], tuple(values[f"clause_{n}"] for n in range(1, clauses + 1)))
+        return cls(values["pairs"], values["matched_rows"], rows_of_clause(values, clauses))
+
+
+def clause_counts(merge: MergeContext, clause: Column) -> list[Column]:
+    """Aggregates that tell :func:`rows_of_clause` of rows.
+
+    :param clause: the number of the clause that takes the target row.
+    """
+    numbers = range(1, len(merge.target_clauses) + 1)
+    return [F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in numbers]
+
+
+def rows_of_clause(values: dict[str, Any], clauses: int) -> tuple[int, ...]:
+    """Rows that each clause takes, in the order of the clauses' numbers, from the values of :func:`clause_counts`."""
+    return tuple(values[f"clause_{n}"] for n in range(1, clauses + 1))
 
 
 def match_counts(merge: MergeContext, matched: Column, number: Column, clause: Column) -> list[Column]:
@@ -47,11 +61,10 @@ def match_counts(merge: MergeContext, matched: Column, number: Column, clause: C
     :param clause: the number of the clause that takes it.
     """
     distinct = merge.gateway.distinct_count(F.when(matched, number))
-    clauses = range(1, len(merge.target_clauses) + 1)
     return [
         F.count_if(matched).alias("pairs"),
         distinct.alias("matched_rows"),
-        *(F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in clauses),
+        *clause_counts(merge, clause),
     ]
 
 

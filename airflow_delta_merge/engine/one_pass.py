@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
-from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, positions_in, rows_of_clause
 from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -84,9 +84,9 @@ def write_in_one_pass(merge: MergeContext) -> Written | None:
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None
     found, files = values(), merge.transaction.file_set(written)
-    rows_of_clause = tuple(found[f"clause_{n}"] for n in range(1, len(merge.target_clauses) + 1))
-    if _is_as_expected(merge, found, rows_of_clause, files):
-        return Written(files, rows_of_clause, found["inserted_rows"])
+    taken = rows_of_clause(found, len(merge.target_clauses))
+    if _is_as_expected(merge, found, taken, files):
+        return Written(files, taken, found["inserted_rows"])
     _log.info("Not every candidate file is touched just once, taking two phases")
     merge.transaction.discard(written)
     return None
@@ -109,7 +109,7 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
         F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
     )
     return rows, [
-        *(F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in range(1, len(merge.target_clauses) + 1)),
+        *clause_counts(merge, clause),
         F.count(names.file_path).alias("target_rows"),
         F.count_if(inserted > 0).alias("inserted_rows"),
         # Two paths of one hash would make it fewer than the files, which is safe.
@@ -122,24 +122,24 @@ def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
     names = merge.names
     is_target_row = F.col(names.file_path).isNotNull()
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
+    is_kept, deletes = is_target_row, merge.numbers_of("delete")
+    if deletes:
+        is_kept = is_kept & ~clause.isin(deletes)
     old = merge.statement.copied_columns
-    is_kept = is_target_row & ~clause.isin(merge.numbers_of("delete")) if merge.numbers_of("delete") else is_target_row
-    if not merge.insert_clauses:
-        new = [updated_column(i, value, merge.target_clauses, clause) for i, value in enumerate(old)]
-        return rows.filter(is_kept).select(*merge.output_columns(new, []))
-    numbers = range(1, len(merge.insert_clauses) + 1)
-    values = [
-        F.when(is_target_row, updated_column(i, value, merge.target_clauses, clause)).otherwise(
-            column_of_clause(i, merge.insert_clauses, numbers, inserted)
-        )
-        for i, value in enumerate(old)
-    ]
-    return rows.filter(is_kept | (inserted > 0)).select(*merge.output_columns(values, []))
+    values = [updated_column(i, value, merge.target_clauses, clause) for i, value in enumerate(old)]
+    if merge.insert_clauses:
+        is_kept = is_kept | (inserted > 0)
+        numbers = range(1, len(merge.insert_clauses) + 1)
+        values = [
+            F.when(is_target_row, value).otherwise(column_of_clause(i, merge.insert_clauses, numbers, inserted))
+            for i, value in enumerate(values)
+        ]
+    return rows.filter(is_kept).select(*merge.output_columns(values, []))
 
 
-def _is_as_expected(merge: MergeContext, found: dict[str, Any], rows_of_clause: Sequence[int], added: FileSet) -> bool:
+def _is_as_expected(merge: MergeContext, found: dict[str, Any], taken: Sequence[int], added: FileSet) -> bool:
     """Whether all files were touched, each row once, and no retried task counted rows twice."""
-    deleted = sum(rows_of_clause[number - 1] for number in merge.numbers_of("delete"))
+    deleted = sum(taken[number - 1] for number in merge.numbers_of("delete"))
     return bool(
         found["touched_files"] == merge.candidates.count
         # A target row comes out once for each source row that it matches.

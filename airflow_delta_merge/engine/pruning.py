@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SourceKey:
         return self.source
 
     def statistics(self) -> list[Column]:
-        """Aggregates over the source that :meth:`range_of` and :meth:`predicate` need."""
+        """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
         found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
         if self.type in _WHOLE_TYPES:
             found += [
@@ -175,8 +175,7 @@ def choose_files(
     search = _search(statement, transaction, row_predicates(statement, keys, source.statistics, {}))
     if search.candidates.count < settings.cluster_keys_from:
         return search
-    sparse = [key for key in keys if _is_sparse(key, source)]
-    clusters = key_clusters(source.frame, sparse, source.statistics)
+    clusters = key_clusters(source, keys)
     if all(len(ranges) < 2 for ranges in clusters.values()):
         return search
     return _search(statement, transaction, row_predicates(statement, keys, source.statistics, clusters))
@@ -187,16 +186,16 @@ def _search(statement: ResolvedMerge, transaction: MergeTransaction, matching: l
     return Search(transaction.filter_files(predicates) if predicates else transaction.all_files(), matching)
 
 
-def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[str, Any]) -> dict[str, list[Range]]:
+def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
     """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
 
     Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
-    between them are joined.
+    between them are joined. Keys that are sure, or as good as sure, to have no wide gap are left out.
 
-    :param source: the materialized source.
-    :param statistics: the source's, for ``keys``.
+    :param source: with the statistics of ``keys``.
     """
-    wanted = {key.name: key for key in keys if _can_cluster(key, statistics)}
+    statistics = source.statistics
+    wanted = {key.name: key for key in keys if _may_have_gaps(key, source)}
     if not wanted:
         return {}
     parts = [
@@ -209,7 +208,7 @@ def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[
         )
         for name, key in wanted.items()
     ]
-    each = source.select(F.explode(F.array(*parts)).alias("each")).select("each.*").filter("value IS NOT NULL")
+    each = source.frame.select(F.explode(F.array(*parts)).alias("each")).select("each.*").filter("value IS NOT NULL")
     found = each.groupBy("key", "part").agg(F.min("value").alias("low"), F.max("value").alias("high")).collect()
     clusters = {}
     for name, key in wanted.items():
@@ -218,21 +217,17 @@ def key_clusters(source: DataFrame, keys: Sequence[SourceKey], statistics: dict[
     return clusters
 
 
-def _can_cluster(key: SourceKey, statistics: dict[str, Any]) -> bool:
-    whole = key.range_of(statistics)
-    return key.type in _WHOLE_TYPES and whole is not None and _PARTS < whole[1] - whole[0] < 1 << 62
-
-
-def _is_sparse(key: SourceKey, source: MaterializedSource) -> bool:
+def _may_have_gaps(key: SourceKey, source: MaterializedSource) -> bool:
     """Whether the source has so few rows for the range of a key, so unevenly spread, that there may be wide gaps."""
-    if not _can_cluster(key, source.statistics):
+    whole = key.range_of(source.statistics)
+    if key.type not in _WHOLE_TYPES or whole is None:
         return False
-    low, high = source.statistics[f"{key.name}_min"], source.statistics[f"{key.name}_max"]
-    if source.num_rows * _DENSE >= high - low:
+    low, length = whole[0], whole[1] - whole[0]
+    if not _PARTS < length < 1 << 62 or source.num_rows * _DENSE >= length:
         return False
-    mean, spread = (float(source.statistics[f"{key.name}_{what}"]) / (high - low) for what in ("mean", "spread"))
+    mean, spread = (float(source.statistics[f"{key.name}_{what}"]) for what in ("mean", "spread"))
     # A few values are as likely to look even as not.
-    return source.num_rows < _FEW_ROWS or max(abs(mean - low / (high - low) - 0.5), abs(spread - 12**-0.5)) > _EVEN
+    return source.num_rows < _FEW_ROWS or max(abs((mean - low) / length - 0.5), abs(spread / length - 12**-0.5)) > _EVEN
 
 
 def _low(key: SourceKey, statistics: dict[str, Any]) -> int:

@@ -44,16 +44,19 @@ _VARYING = ("TimeMs", "Bytes", "BytesAdded", "BytesRemoved")
 
 @pytest.fixture(params=PROPERTIES.values(), ids=PROPERTIES)
 def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Path:
-    """Two files of ten ids each."""
-    writer = spark.range(0, 20, 1, 2).selectExpr("id", "'old' AS v").write.format("delta")
-    writer.options(**request.param).save(str(tmp_path / "t"))
-    return tmp_path / "t"
+    return made(spark, tmp_path / "t", request.param)
 
 
 @pytest.fixture
 def plain(spark: SparkSession, tmp_path: Path) -> Path:
-    spark.range(0, 20, 1, 2).selectExpr("id", "'old' AS v").write.format("delta").save(str(tmp_path / "t"))
-    return tmp_path / "t"
+    return made(spark, tmp_path / "t", PROPERTIES["plain"])
+
+
+def made(spark: SparkSession, path: Path, properties: dict[str, str]) -> Path:
+    """Two files of ten ids each."""
+    rows = spark.range(0, 20, 1, 2).selectExpr("id", "'old' AS v")
+    rows.write.format("delta").options(**properties).save(str(path))
+    return path
 
 
 def statement(table: Path, clauses: str, source: str = SOURCE) -> str:

@@ -11,7 +11,7 @@ import pytest
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
-from tests.differential.harness import Harness
+from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
@@ -21,17 +21,10 @@ FILES, ROWS = 4, 40
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 ONE_PASS = "in the one pass"
 
-#: One row of the source, and it is large: what takes gigabytes else.
-LARGE = {
-    "spark.deltaMerge.joinOnceBytes": "0",
-    "spark.deltaMerge.broadcastBytes": "0",
-    "spark.deltaMerge.onePassFromRows": "1",
-}
-
 
 @pytest.fixture(autouse=True)
 def as_a_large_source(spark: SparkSession) -> Iterator[None]:
-    with session_settings(spark, LARGE):
+    with session_settings(spark, WAYS["ours_as_large"]):
         yield
 
 

@@ -232,7 +232,7 @@ class MergeTransaction:
     def discard(self, written: JavaObject) -> None:
         """Delete files that were written and shall not be committed.
 
-        :param written: what :meth:`write_files` gave.
+        :param written: what :meth:`write_files` gave, or :meth:`merge_by_builtin` as written.
         """
         self._written.remove(written)
         delete_files(self._gateway, self._transaction, written)
