@@ -38,8 +38,10 @@ java:
 install: $(INSTALLED) ## Make .venv with everything the other targets need, and fetch Delta's jars
 	@$(BIN)/python -m airflow_delta_merge.jars > /dev/null
 
+# Compiled here once (15 s): else each of a hundred starts of Airflow in the tests takes 2 s longer wherever Python may
+# not keep what it compiles.
 $(INSTALLED): pyproject.toml uv.lock
-	@scripts/uv.sh sync --frozen --quiet
+	@scripts/uv.sh sync --frozen --quiet --compile-bytecode
 	@touch $@
 
 # The tests start Spark some forty times: with an archive of its classes each start is some seconds shorter.
@@ -82,7 +84,7 @@ bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs
 # Whenever the plain install runs anew it takes these groups away again, hence the order; inexact, so that neither takes
 # away the other.
 $(INSTALLED_FOR_BENCH): $(INSTALLED)
-	@scripts/uv.sh sync --frozen --quiet --inexact --group bench
+	@scripts/uv.sh sync --frozen --quiet --compile-bytecode --inexact --group bench
 	@touch $@
 
 $(INSTALLED_FOR_BROWSER): $(INSTALLED)

@@ -33,16 +33,20 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_MAKE = 900
 
-#: Merges whose classes are worth to have: a new table, all kinds of clauses, with and without deletion vectors.
-_STATEMENTS = (
-    "CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta PARTITIONED BY (day) TBLPROPERTIES ({properties})",
-    """MERGE INTO {t} AS t USING (SELECT id, DATE'2026-01-01' AS day, 'a' AS name FROM range(10)) AS s ON t.id = s.id
-    WHEN NOT MATCHED THEN INSERT *""",
-    """MERGE INTO {t} AS t USING (SELECT id, DATE'2026-01-01' AS day, 'b' AS name FROM range(5, 15)) AS s ON t.id = s.id
+#: Merges whose classes are worth to have: a new table, all kinds of clauses, with and without deletion vectors, from
+#: files and by the ways that small and larger merges take.
+_CREATE = (
+    "CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta PARTITIONED BY (day) "
+    "TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
+)
+_MERGES = (
+    "MERGE INTO {t} AS t USING (SELECT * FROM {s} WHERE id < 10) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
+    """MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id
     WHEN MATCHED AND s.id = 7 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
     WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE""",
 )
-_PROPERTIES = ("'delta.enableDeletionVectors' = 'false'", "'delta.enableDeletionVectors' = 'true'")
+_SOURCE = "SELECT id, DATE'2026-01-01' + CAST(id % 2 AS INT) AS day, CAST(id AS STRING) AS name FROM range(5, 15)"
+_SETTINGS = ("spark.deltaMerge.joinOnceBytes", "spark.deltaMerge.pruneFromBytes")
 
 log = logging.getLogger(__name__)
 
@@ -133,14 +137,15 @@ def merge_for_classes(folder: str) -> None:
 
     spark: SparkSession = job.start_session()
     try:
-        for number, properties in enumerate(_PROPERTIES):
+        source = f"{folder}/source"
+        spark.sql(_SOURCE).write.parquet(source)
+        for number, vectors in enumerate(("false", "true", "false")):
             table = f"delta.`{folder}/table{number}`"
-            for statement in _STATEMENTS:
-                sql = statement.format(t=table, properties=properties)
-                if sql.startswith("MERGE"):
-                    engine.merge_sql(spark, sql)
-                else:
-                    spark.sql(sql)
+            spark.sql(_CREATE.format(t=table, vectors=vectors))
+            for merge in _MERGES:
+                engine.merge_sql(spark, merge.format(t=table, s=f"parquet.`{source}`"))
+            for name in _SETTINGS:
+                spark.conf.set(name, "0")
     finally:
         spark.stop()
 

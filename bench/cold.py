@@ -118,13 +118,16 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
     script = work / "merge.py"
     script.write_text(_SCRIPT, encoding="utf-8")
 
+    last: list[Any] = []
+
     def ours(targets: Sequence[Path], source: Path) -> None:
         configs = [case.config(target, source) for target in targets]
         merge = {name: getattr(configs[0], name) for name in ("target", "source", "on", "clauses")}
         what: dict[str, Any] = {"merges": configs} if len(configs) > 1 else merge
-        DeltaMergeOperator(
+        merged = DeltaMergeOperator(
             task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **what
-        ).execute(_context())
+        ).execute(_context(last))
+        last[:] = [merged]
 
     def submitting(**arguments: Any) -> Task:
         def task(targets: Sequence[Path], source: Path) -> None:
@@ -152,10 +155,14 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
     }
 
 
-def _context() -> Any:
-    """What ours asks a task's context for: who merges, so that the table holds each merge once."""
+def _context(last: Sequence[Any]) -> Any:
+    """What ours asks a task's context for: who merges, so that the table holds each merge once, and the last result.
+
+    :param last: what the task returned in the run before, if there was one.
+    """
     ti = SimpleNamespace(dag_id="bench", task_id="merge", run_id=uuid.uuid4().hex, map_index=-1, max_tries=0)
     ti.try_number = 1
+    ti.xcom_pull = lambda **_: last[0] if last else None
     dag_run = SimpleNamespace(start_date=datetime.now(UTC), logical_date=None, run_after=None, clear_number=0)
     return {"ti": ti, "dag_run": dag_run}
 

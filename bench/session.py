@@ -32,11 +32,19 @@ SURROUNDINGS = {
 }
 
 
-def start(scratch: Path, *, event_log: Path | None = None) -> SparkSession:
+def start(
+    scratch: Path,
+    *,
+    event_log: Path | None = None,
+    driver_memory: str = DRIVER_MEMORY,
+    java_options: str = "",
+) -> SparkSession:
     """Start Spark on this machine.
 
     :param scratch: a folder for Spark's warehouse and temporary files.
     :param event_log: an existing folder for Spark's event log, if one is wanted.
+    :param driver_memory: of the one process that driver and executor are.
+    :param java_options: further ones.
     """
     from pyspark.sql import SparkSession
 
@@ -47,11 +55,11 @@ def start(scratch: Path, *, event_log: Path | None = None) -> SparkSession:
     settings = {
         **SETTINGS,
         **SURROUNDINGS,
-        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.memory": driver_memory,
         "spark.jars": ",".join(delta_jars()),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "spark"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} {java_options}".strip(),
     }
     if event_log is not None:
         settings |= {

@@ -360,9 +360,11 @@ class DeltaMergeOperator(BaseOperator):
         :return: with ``merges`` a list of such dicts, with None for what was skipped.
         """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
+        from airflow_delta_merge.operators.task_history import seconds_of_last_run
 
         configs = self._merge_configs()
         settings = self.hook.settings
+        self.hook.expected_seconds = seconds_of_last_run(context["ti"])
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", statements_to_sql(configs))
         lineage = is_lineage_sent()

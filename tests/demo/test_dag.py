@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,8 +51,13 @@ def test_the_dag_explains_its_data_rule(parsed: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    folder = tmp_path_factory.mktemp("demo")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo runs."""
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "left_over").mkdir()
     return subprocess.run(
         [sys.executable, str(CHECKOUT / "scripts" / "demo.py")],
@@ -96,6 +102,13 @@ def test_the_tables_history_has_our_merges_with_deltas_metrics(demo: subprocess.
 def test_a_second_run_changes_nothing_and_the_rows_are_right(demo: subprocess.CompletedProcess[str]) -> None:
     assert "The second run of 2013-12-31 changed nothing: the table still has version 3" in demo.stdout
     assert "Its rows are exactly those that the data rule gives for 2013-12-31 without any merge." in demo.stdout
+
+
+def test_each_run_but_the_first_knows_how_long_the_last_one_took(
+    demo: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    logs = (folder / "airflow" / "logs" / f"dag_id={DAG_ID}").glob("run_id=*/task_id=merge/attempt=1.log")
+    assert ["The last run merged in" in log.read_text() for log in sorted(logs)] == [False, True, True]
 
 
 def test_progress_comes_at_most_twice_a_second(demo: subprocess.CompletedProcess[str]) -> None:

@@ -1,0 +1,51 @@
+"""What the last run tells of the next one, and what becomes of that."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge.hooks.delta_merge import SHORT_SECONDS, DeltaMergeHook
+from airflow_delta_merge.operators.task_history import seconds_of_last_run
+
+A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
+
+
+def told(result: Any) -> float | None:
+    return seconds_of_last_run(SimpleNamespace(task_id="merge", xcom_pull=lambda **_: result))
+
+
+@pytest.mark.parametrize(
+    ("result", "seconds"),
+    [
+        (A_SECOND, 1.0),
+        ([A_SECOND, None, A_SECOND], 2.0),
+        (None, None),
+        ([], None),
+        ([None], None),
+        ({"of": "another version"}, None),
+        ("a text", None),
+    ],
+)
+def test_seconds_of_last_run(result: Any, seconds: float | None) -> None:
+    assert told(result) == seconds
+
+
+def test_no_merge_fails_for_want_of_a_hint() -> None:
+    def fails(**_: Any) -> Any:
+        raise RuntimeError("Airflow doesn't answer")
+
+    assert seconds_of_last_run(SimpleNamespace(task_id="merge", xcom_pull=fails)) is None
+    assert seconds_of_last_run(SimpleNamespace(task_id="merge")) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options"),
+    [(None, []), (SHORT_SECONDS + 1, []), (SHORT_SECONDS - 1, ["-XX:TieredStopAtLevel=1"])],
+)
+def test_only_what_was_short_does_without_the_second_compiler(seconds: float | None, options: list[str]) -> None:
+    hook = DeltaMergeHook()
+    hook.expected_seconds = seconds
+    assert hook._compiler_options() == options
