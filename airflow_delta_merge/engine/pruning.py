@@ -171,17 +171,15 @@ def choose_files(
     source: MaterializedSource,
     settings: Settings,
 ) -> Search:
-    """Choose the files by one range for each key; where many are left, by the clusters in which the keys lie."""
-    search = _search(statement, transaction, row_predicates(statement, keys, source.statistics, {}))
-    if search.candidates.count < settings.cluster_keys_from:
-        return search
-    clusters = key_clusters(source, keys)
-    if all(len(ranges) < 2 for ranges in clusters.values()):
-        return search
-    return _search(statement, transaction, row_predicates(statement, keys, source.statistics, clusters))
+    """Choose the files by the clusters in which each key lies, or by its one range where there are none.
 
-
-def _search(statement: ResolvedMerge, transaction: MergeTransaction, matching: list[Column]) -> Search:
+    To search for clusters first costs a small job where one range would have left few files. To choose twice would cost
+    more where it leaves many, and tell Delta that the merge has looked at files between the clusters, with whose
+    writers it would conflict.
+    """
+    in_clusters = transaction.table_size[0] >= settings.cluster_keys_from
+    clusters = key_clusters(source, keys) if in_clusters else {}
+    matching = row_predicates(statement, keys, source.statistics, clusters)
     predicates = candidate_predicates(statement, matching)
     return Search(transaction.filter_files(predicates) if predicates else transaction.all_files(), matching)
 
@@ -190,7 +188,7 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
 
     Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
-    between them are joined. Keys that are sure, or as good as sure, to have no wide gap are left out.
+    between them are joined. Keys without a wide gap are left out.
 
     :param source: with the statistics of ``keys``.
     """
@@ -213,7 +211,9 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     clusters = {}
     for name, key in wanted.items():
         ranges = sorted((row["low"], row["high"]) for row in found if row["key"] == name)
-        clusters[name] = _joined(ranges, gap=_width(key, statistics))
+        joined = _joined(ranges, gap=_width(key, statistics))
+        if len(joined) > 1:
+            clusters[name] = joined
     return clusters
 
 

@@ -22,8 +22,8 @@ class Settings:
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
     :param prune_from_bytes: ``pruneFromBytes``: the source's keys choose neither files nor rows of an unpartitioned
         table of few files that is smaller, since that would take longer than to read it.
-    :param cluster_keys_from: ``clusterKeysFrom``: when one range for each key leaves so many files, the keys are cut
-        into clusters; fewer are searched sooner than that.
+    :param cluster_keys_from: ``clusterKeysFrom``: from so many files of the table on, the keys are cut into clusters;
+        fewer are searched sooner than that.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
