@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError
@@ -50,23 +50,37 @@ def check_cluster_mode(conn_id: str, master: str, settings: ConnectionSettings) 
         )
 
 
+def check_deferrable(conn_id: str, master: str) -> None:
+    """Check that a merge whose driver runs on the cluster can be followed by a triggerer.
+
+    :raises SparkConnectionError: when it can't.
+    """
+    if not master.startswith("yarn"):
+        raise SparkConnectionError(
+            f"The Spark connection {conn_id!r} has deploy mode cluster on Kubernetes, where a merge can't be deferred: "
+            "set deferrable=False, or use deploy mode client."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterMode:
-    """How one merge runs with its driver on the cluster.
+    """How one merge runs with its driver on the cluster; JSON types by :meth:`to_dict`, for a task that is deferred.
 
     :param result_path: the folder for results, as a URI.
     :param application: names all tries of a task instance; of a merge without identity, this one only.
     :param submission: names this one.
     :param resource_manager: YARN's; None for Kubernetes.
+    :param waits: whether spark-submit waits for the application's end; without that, on YARN only.
     """
 
     result_path: str
     application: str
     submission: str
     resource_manager: ResourceManager | None
+    waits: bool = True
 
     @classmethod
-    def of(cls, settings: ConnectionSettings, staging: Staging, *, on_yarn: bool) -> ClusterMode:
+    def of(cls, settings: ConnectionSettings, staging: Staging, *, on_yarn: bool, waits: bool) -> ClusterMode:
         """How the merge with these staged files runs; what the connection says was checked before."""
         assert settings.result_path is not None
         application = submission = staging.folder.name
@@ -79,7 +93,17 @@ class ClusterMode:
             application=application,
             submission=submission,
             resource_manager=ResourceManager(settings.resource_manager or "") if on_yarn else None,
+            waits=waits,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ClusterMode:
+        """Read what :meth:`to_dict` gave."""
+        resource_manager = data["resource_manager"]
+        return cls(**{**data, "resource_manager": resource_manager and ResourceManager(**resource_manager)})
 
     @property
     def result_folder(self) -> str:
@@ -103,7 +127,7 @@ class ClusterMode:
             return {**conf, **waits, "spark.kubernetes.driver.pod.name": self.driver_pod}
         once = {"spark.yarn.maxAppAttempts": "1"}  # a driver that fails shall be tried again by Airflow, not by YARN
         tags = [conf.get(_TAGS), *dict.fromkeys([self.application, self.submission])]
-        waits = {"spark.yarn.submit.waitAppCompletion": "true"}
+        waits = {"spark.yarn.submit.waitAppCompletion": str(self.waits).lower()}
         return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
 
     def end_predecessors(self) -> list[str]:

@@ -6,35 +6,38 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.providers.common.compat.sdk import BaseHook, redact
 
 from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.column_lineage import ColumnLineage
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
     DEFAULT_CONNECTION,
     ConnectionSettings,
-    SparkConnectionError,
     find_connection,
 )
 from airflow_delta_merge.hooks.errors import (
     DeltaMergeException,
+    error_of_exit,
     raised_for_airflow,
     target_or_number,
 )
-from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
+from airflow_delta_merge.hooks.kept_application import KeptApplication
 from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
+from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.jars import delta_jars, have_delta_jars
 from airflow_delta_merge.java import check_java
@@ -262,33 +265,34 @@ class DeltaMergeHook(BaseHook):
             with raised_for_airflow(), staged(merges, identity) as staging:
                 self._running = submit = self._prepare(staging, arguments, on_application)
                 end = self._end_of(submit, staging)
-                configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
-                targets = target_or_number([config.target for config in configs])
-                return outcome_of(end, targets, killed=submit.killed, exactly_once=identity is not None)
+                return outcome_of(end, _targets(merges), killed=submit.killed, exactly_once=identity is not None)
         finally:
             self._running = None
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
-        cluster_mode, error = submit.cluster_mode, None
-        if cluster_mode is not None and (ended := cluster_mode.end_predecessors()):
-            self.log.info("Spark application %s of an earlier try was ended", ", ".join(ended))
-        exit_code = submit.run(str(staging.application))
-        if cluster_mode is not None and not submit.killed:
-            error = self._fetch(submit, cluster_mode, staging)
+        exit_code, error = self._submit(submit, staging), None
+        if submit.cluster_mode is not None and not submit.killed:
+            error = self._fetch(submit, submit.cluster_mode, staging)
+            if error is None and not staging.result.exists():
+                error = "Spark left no result; the reason stands in the log of its driver, on the cluster."
         return ApplicationEnd(
             outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line, error=error
         )
 
+    def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
+        """Run spark-submit, once no earlier try runs on the cluster any more, and return its exit code."""
+        if submit.cluster_mode is not None and (ended := submit.cluster_mode.end_predecessors()):
+            self.log.info("Spark application %s of an earlier try was ended", ", ".join(ended))
+        return submit.run(str(staging.application))
+
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
-        """Bring the result from where the driver on the cluster has written it; a sentence when there is none."""
+        """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
         if cluster_mode.resource_manager is not None:
             submit.end_on_cluster()  # it has ended, unless spark-submit was killed; on Kubernetes logs would go with it
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_result_fetcher())) != 0:
             return f"its result could not be fetched from {cluster_mode.result}: {fetching.last_line}"
-        if not staging.result.exists():
-            return "Spark left no result; the reason stands in the log of its driver, on the cluster."
         return None
 
     def start(
@@ -298,41 +302,65 @@ class DeltaMergeHook(BaseHook):
         identity: MergeIdentity | None = None,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         lineage: bool = False,
-    ) -> KeptApplication:
+        on_application: Callable[[SparkApplication], None] | None = None,
+    ) -> KeptApplication | SubmittedApplication:
         """Start a merge, or several, that go on without this process; whoever follows them hands their end to
-        :meth:`result_of` or :meth:`results_of`.
+        :meth:`finish`, and what that gives to :meth:`result_of` or :meth:`results_of`.
 
-        An application that an earlier try of the same execution has started here for the same merge is found again
-        instead, if it runs or has a result; any other one of the same application id is ended.
+        Where the driver runs on this machine, an application that an earlier try of the same execution has started here
+        for the same merge is found again instead, if it runs or has a result. Any other one of the same application id
+        is ended.
 
         :param merges: what to merge, described or written as a statement.
         :param identity: by what the table shall know this merge.
         :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
         :param lineage: whether it shall tell where the target's columns come from.
+        :param on_application: called when the Spark application has started, if its driver runs on the cluster; of any
+            other who follows it hears.
+        :return: a :class:`~airflow_delta_merge.hooks.submitted_application.SubmittedApplication` if the driver runs on
+            the cluster.
         :raises DeltaMergeException: when it can't be started.
         """
+        arguments = _arguments(max_commit_attempts, lineage=lineage)
         with raised_for_airflow():
-            staging = stage(merges, identity)
-            try:
-                arguments = _arguments(max_commit_attempts, lineage=lineage)
-                submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
-                if submit.is_cluster:
-                    raise SparkConnectionError(
-                        f"The Spark connection {self.conn_id!r} has deploy mode cluster, with which a merge can't be "
-                        "deferred yet: set deferrable=False, or use deploy mode client."
-                    )
-                command = submit.command(str(staging.application))
-                found = self._find(identity, staging, command)
-                if found is not None:
-                    remove_folder(staging.folder)
-                    self._kept = found
-                    return found
-                secrets_in = [json.loads(to_json(merges)), self._s3_properties, dict(self.settings.conf), self.conf]
-                self._kept = KeptApplication(staging.folder)
-                return KeptApplication.start(staging, command, submit.environment(), secrets_in)
-            except BaseException:
-                KeptApplication(staging.folder).end()
-                raise
+            if SparkSubmit(**self._submit_arguments).is_cluster:
+                return self._start_on_cluster(merges, identity, arguments, on_application)
+            return self._start_here(merges, identity, arguments)
+
+    def _start_on_cluster(
+        self,
+        merges: Merges,
+        identity: MergeIdentity | None,
+        arguments: list[str],
+        on_application: Callable[[SparkApplication], None] | None,
+    ) -> SubmittedApplication:
+        with staged(merges, identity) as staging:
+            # It stays the one that is ended by on_kill: the task may be killed before it is deferred.
+            self._running = submit = self._prepare(staging, arguments, on_application, waits=False)
+            exit_code = self._submit(submit, staging)
+        if exit_code != 0:
+            submit.end_on_cluster()  # YARN may have taken it all the same
+            told = {"killed": submit.killed, "exactly_once": identity is not None}
+            raise error_of_exit(exit_code, submit.last_line, _targets(merges), **told)
+        assert submit.cluster_mode is not None
+        return SubmittedApplication(submit.cluster_mode, submit.application)
+
+    def _start_here(self, merges: Merges, identity: MergeIdentity | None, arguments: list[str]) -> KeptApplication:
+        staging = stage(merges, identity)
+        try:
+            submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
+            command = submit.command(str(staging.application))
+            found = self._find(identity, staging, command)
+            if found is not None:
+                remove_folder(staging.folder)
+                self._kept = found
+                return found
+            secrets_in = [json.loads(to_json(merges)), self._s3_properties, dict(self.settings.conf), self.conf]
+            self._kept = KeptApplication(staging.folder)
+            return KeptApplication.start(staging, command, submit.environment(), secrets_in)
+        except BaseException:
+            KeptApplication(staging.folder).end()
+            raise
 
     def _find(self, identity: MergeIdentity | None, staging: Staging, command: list[str]) -> KeptApplication | None:
         found = None
@@ -345,6 +373,31 @@ class DeltaMergeHook(BaseHook):
                 self.log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
                 kept.end()
         return found
+
+    def finish(self, started: KeptApplication | SubmittedApplication, end: ApplicationEnd) -> ApplicationEnd:
+        """Fetch the result of what :meth:`start` has started, where it is yet to be fetched, and leave nothing behind.
+
+        :param end: how the application ended.
+        :return: the same, with the result.
+        :raises DeltaMergeException: when the result can't be read.
+        """
+        if isinstance(started, KeptApplication):
+            started.end()
+            return end
+        if end.timed_out:
+            return end
+        try:
+            with raised_for_airflow(), staged(None) as staging:
+                submit = self._new_submit(staging)
+                submit.cluster_mode = started.cluster_mode
+                self._equip(submit, staging)
+                error = self._fetch(submit, started.cluster_mode, staging)
+                outcome = staging.read_outcome()
+        finally:
+            self._running = None
+        if outcome is not None:
+            return replace(end, outcome=outcome, error=None)
+        return replace(end, error=str(redact(error or end.error)))
 
     def result_of(
         self,
@@ -393,24 +446,37 @@ class DeltaMergeHook(BaseHook):
         on_application: Callable[[SparkApplication], None] | None,
         *,
         parent: str | None = None,
+        waits: bool = True,
+    ) -> SparkSubmit:
+        submit = self._new_submit(staging, on_application)
+        if submit.is_cluster:
+            check_cluster_mode(self.conn_id, submit.master, self.settings)
+            if not waits:
+                check_deferrable(self.conn_id, submit.master)
+            on_yarn = submit.master.startswith("yarn")
+            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn, waits=waits))
+        else:
+            submit.keep_here(staging, arguments, parent or str(os.getpid()))
+        self._equip(submit, staging)
+        return submit
+
+    def _new_submit(
+        self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None
     ) -> SparkSubmit:
         policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
         policy.check_conf(self._property_names())
         if policy.allowed_locations is not None:
             staging.write_allowed_locations(policy.allowed_locations)
-        submit = SparkSubmit(
+        return SparkSubmit(
             **self._submit_arguments | {"jars": self._further_jars()},
             py_files=str(staging.py_files),
             properties_file=str(staging.properties),
             temporary=str(staging.temporary),
             on_application=on_application,
         )
-        if submit.is_cluster:
-            check_cluster_mode(self.conn_id, submit.master, self.settings)
-            on_yarn = submit.master.startswith("yarn")
-            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn))
-        else:
-            submit.keep_here(staging, arguments, parent or str(os.getpid()))
+
+    def _equip(self, submit: SparkSubmit, staging: Staging) -> None:
+        """Give it Java, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
         staging.write_properties(self._properties(submit, staging))
@@ -419,7 +485,6 @@ class DeltaMergeHook(BaseHook):
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]
         if self.settings.s3a_jars:
             submit.add_jars(s3a_jars(), on_class_path=False)  # the archive is for a class path without them
-        return submit
 
     def _compiler_options(self) -> list[str]:
         """Java's second compiler makes long work fast; what is short ends before that pays off."""
@@ -467,3 +532,8 @@ class DeltaMergeHook(BaseHook):
 
 def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:
     return ["--max-commit-attempts", str(max_commit_attempts), *(["--lineage"] if lineage else [])]
+
+
+def _targets(merges: Merges) -> str:
+    configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
+    return target_or_number([config.target for config in configs])

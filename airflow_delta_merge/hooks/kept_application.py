@@ -31,7 +31,7 @@ from airflow_delta_merge.hooks.application_keeper import (
     remove_folder,
 )
 from airflow_delta_merge.hooks.secrets import masked_parts
-from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.hooks.staging import Staging, each_of, own_folders
 from airflow_delta_merge.identity import MergeIdentity
 
@@ -47,36 +47,6 @@ _MOST_BYTES_AT_ONCE = 1 << 20
 
 class KeeperError(DeltaMergeError):
     """The process that is to keep a Spark application could not be started."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApplicationEnd:
-    """How a merge's Spark application ended; JSON types by :meth:`to_dict`, for a trigger's event.
-
-    :param outcome: what stands in the job's result file; None when there is none.
-    :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
-    :param last_line: what it said last, masked.
-    :param application: the application, if it told of itself.
-    :param error: why nothing is known of it, as a sentence.
-    :param another_try_helps: when there is such an error: whether another try may have more luck.
-    :param timed_out: whether it was ended as the task's ``execution_timeout`` had passed.
-    """
-
-    outcome: dict[str, Any] | None = None
-    exit_code: int | None = None
-    last_line: str = ""
-    application: SparkApplication | None = None
-    error: str | None = None
-    another_try_helps: bool = True
-    timed_out: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ApplicationEnd:
-        application = data.get("application")
-        return cls(**{**data, "application": SparkApplication(**application) if application else None})
 
 
 @dataclass
@@ -136,6 +106,15 @@ class KeptApplication:
                 theirs = MergeIdentity.from_json(Staging(folder).identity.read_text(encoding="utf-8"))
                 if theirs.application_id == identity.application_id:
                     yield cls(folder), theirs
+
+    def to_dict(self) -> dict[str, Any]:
+        """How it is found again, in JSON types."""
+        return {"folder": str(self.folder)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> KeptApplication:
+        """Read what :meth:`to_dict` gave."""
+        return cls(Path(data["folder"]))
 
     def is_started_as(self, staging: Staging, command: Sequence[str]) -> bool:
         """Whether this was started to do just what ``command`` would do with the files of ``staging``."""

@@ -16,7 +16,7 @@ from airflow_delta_merge.hooks.errors import (
     error_of_several,
     raised_for_airflow,
 )
-from airflow_delta_merge.hooks.kept_application import ApplicationEnd
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd
 from airflow_delta_merge.hooks.staging import each_of
 from airflow_delta_merge.result import MergeResult
 

@@ -1,9 +1,11 @@
-"""The Spark application behind a merge, as the job tells of it in its log."""
+"""The Spark application behind a merge, as logs tell of it, and how it ended."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 # What the job's describe_application writes.
 _TOLD = re.compile(
@@ -34,3 +36,33 @@ class SparkApplication:
             return cls(tracked["id"], tracked["ui_url"])
         found = _TOLD.search(line)
         return cls(found["id"], found["ui_url"], bool(found["event_log"])) if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationEnd:
+    """How a merge's Spark application ended; JSON types by :meth:`to_dict`, for a trigger's event.
+
+    :param outcome: what stands in the job's result file; None when there is none.
+    :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
+    :param last_line: what it said last, masked.
+    :param application: the application, if it told of itself.
+    :param error: why nothing is known of it, as a sentence.
+    :param another_try_helps: when there is such an error: whether another try may have more luck.
+    :param timed_out: whether it was ended as the task's ``execution_timeout`` had passed.
+    """
+
+    outcome: dict[str, Any] | None = None
+    exit_code: int | None = None
+    last_line: str = ""
+    application: SparkApplication | None = None
+    error: str | None = None
+    another_try_helps: bool = True
+    timed_out: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ApplicationEnd:
+        application = data.get("application")
+        return cls(**{**data, "application": SparkApplication(**application) if application else None})

@@ -72,6 +72,8 @@ class SparkSubmit(SparkSubmitHook):
         self.cluster_mode: ClusterMode | None = None
         self.killed = False
         self.last_line = ""
+        #: The Spark application, once it has told of itself.
+        self.application: SparkApplication | None = None
         self._check_connection()
 
     @property
@@ -220,7 +222,7 @@ class SparkSubmit(SparkSubmitHook):
     def on_this_machine(self, application_args: Sequence[str]) -> SparkSubmit:
         """The same for an application without a session that runs here, whatever the driver on the cluster needs."""
         here = copy.copy(self)
-        here.cluster_mode = here._on_application = here._files = here._submit_sp = None
+        here.cluster_mode = here.application = here._on_application = here._files = here._submit_sp = None
         here._connection = {**self._connection, "master": "local[1]", "deploy_mode": "client", "queue": None}
         here._is_yarn = here._is_yarn_cluster_mode = here._is_kubernetes = False
         here._driver_memory, here.last_line = "512m", ""
@@ -306,16 +308,15 @@ class SparkSubmit(SparkSubmitHook):
             yield masked
 
     def _notice_application(self, line: str) -> None:
-        if self._on_application is None:
+        if self.application is not None:
             return
-        application = SparkApplication.told_by(line)
-        if application is None:
+        self.application = SparkApplication.told_by(line)
+        if self.application is None or self._on_application is None:
             return
         try:
-            self._on_application(application)
+            self._on_application(self.application)
         except Exception:  # whoever wants to know is no part of the merge
-            self.log.warning("Nobody could be told of Spark application %s.", application.id, exc_info=True)
-        self._on_application = None
+            self.log.warning("Nobody could be told of Spark application %s.", self.application.id, exc_info=True)
 
 
 def _spark_home() -> str:

@@ -151,8 +151,8 @@ def _tells(outcome: Any) -> bool:
 
 
 @contextmanager
-def staged(merges: Merges, identity: MergeIdentity | None = None) -> Iterator[Staging]:
-    """A private folder with the job, the engine, ``merges`` and ``identity``; it is removed at the end.
+def staged(merges: Merges | None, identity: MergeIdentity | None = None) -> Iterator[Staging]:
+    """A private folder as :func:`stage` makes it; it is removed at the end.
 
     Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
     the next merge on this machine does.
@@ -197,8 +197,11 @@ def _is_abandoned(folder: Path) -> bool:
     return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
-def stage(merges: Merges, identity: MergeIdentity | None = None) -> Staging:
-    """A private folder with the job, the engine, ``merges`` and ``identity``, which the caller removes."""
+def stage(merges: Merges | None, identity: MergeIdentity | None = None) -> Staging:
+    """A private folder with the job, the engine, ``merges`` and ``identity``, which the caller removes.
+
+    :param merges: None when nothing is merged, but a result fetched.
+    """
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     try:
@@ -207,7 +210,8 @@ def stage(merges: Merges, identity: MergeIdentity | None = None) -> Staging:
         # package's own modules would be taken for top-level ones.
         _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
-        _write_private(staging.config, to_json(merges))
+        if merges is not None:
+            _write_private(staging.config, to_json(merges))
         if identity is not None:
             _write_private(staging.identity, identity.to_json())
         staging.temporary.mkdir(mode=0o700)

@@ -1,14 +1,16 @@
-"""YARN's ResourceManager, by its REST API: which applications of a merge run, and their end."""
+"""YARN's ResourceManager, by its REST API: what became of the applications of a merge, and their end."""
 
 from __future__ import annotations
 
 import getpass
+import http.client
 import json
 import os
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,10 +20,50 @@ _STATES_BEFORE_THE_END = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING
 _TIMEOUT_SECONDS = 3.0  # Airflow's supervisor gives a killed task five
 _SECONDS_TO_END = 60.0
 _SECONDS_BETWEEN_LOOKS = 0.5
+_LONGEST_DIAGNOSTICS = 300
 
 
 class ResourceManagerError(DeltaMergeError):
     """The ResourceManager doesn't answer, or refuses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class YarnApplication:
+    """What YARN tells of an application.
+
+    :param id: its id, e.g. ``application_1795322942133_0001``.
+    :param state: YARN's name for it, e.g. ``ACCEPTED``; one that has ended is ``FINISHED``, ``FAILED`` or ``KILLED``.
+    :param succeeded: whether it says of itself that it has.
+    :param address: of its page, from the moment on at which it has one.
+    :param diagnostics: the first line of why it ended, at most some 300 characters.
+    """
+
+    id: str
+    state: str
+    succeeded: bool
+    address: str | None
+    diagnostics: str
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in _STATES_BEFORE_THE_END
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> YarnApplication:
+        """Read it from an entry of YARN's list."""
+        # What follows the first line may be the end of the driver's own output, with whatever stands in it.
+        first, *_ = str(told.get("diagnostics") or "").strip().splitlines() or [""]
+        return cls(
+            id=str(told["id"]),
+            state=str(told["state"]),
+            succeeded=told.get("finalStatus") == "SUCCEEDED",
+            address=told.get("trackingUrl") or None,
+            diagnostics=first.strip()[:_LONGEST_DIAGNOSTICS].rstrip(". "),
+        )
+
+
+def _submitting_user() -> str:
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 @dataclass(frozen=True)
@@ -31,17 +73,29 @@ class ResourceManager:
     It is asked as the user who submits, by ``user.name``; one that wants Kerberos for its REST API refuses that.
 
     :param address: of its web application, e.g. ``http://rm.internal:8088``.
+    :param user: as whom it is asked; by default as this process submits.
     """
 
     address: str
+    user: str = field(default_factory=_submitting_user)
+
+    def find(self, tag: str) -> YarnApplication | None:
+        """The application with this tag, or the latest one; None when YARN knows none.
+
+        :raises ResourceManagerError: when it can't be asked.
+        """
+        found = self._applications({"applicationTags": tag})
+        return YarnApplication.of(max(found, key=lambda each: int(each.get("startedTime") or 0))) if found else None
 
     def running(self, tag: str) -> list[str]:
         """The ids of the applications with this tag that haven't ended.
 
         :raises ResourceManagerError: when it can't be asked.
         """
-        told = self._ask("GET", "apps", {"applicationTags": tag, "states": ",".join(_STATES_BEFORE_THE_END)})
-        return [str(application["id"]) for application in (told.get("apps") or {}).get("app", ())]
+        states = ",".join(_STATES_BEFORE_THE_END)
+        return [
+            str(application["id"]) for application in self._applications({"applicationTags": tag, "states": states})
+        ]
 
     def kill(self, tag: str) -> list[str]:
         """Have all applications with this tag killed, and return their ids; they end within seconds.
@@ -69,9 +123,18 @@ class ResourceManager:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return killed
 
+    def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        told = self._ask("GET", "apps", query)
+        try:
+            return [dict(each, id=each["id"], state=each["state"]) for each in (told.get("apps") or {}).get("app", ())]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ResourceManagerError(
+                f"What answers at {self.address} is no ResourceManager of YARN's: check "
+                "yarn_resourcemanager_webapp_address in the extra of the Spark connection."
+            ) from error
+
     def _ask(self, method: str, what: str, query: dict[str, str], body: dict[str, str] | None = None) -> dict[str, Any]:
-        user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-        address = f"{self.address}/ws/v1/cluster/{what}?{urlencode({**query, 'user.name': user})}"
+        address = f"{self.address}/ws/v1/cluster/{what}?{urlencode({**query, 'user.name': self.user})}"
         request = urllib.request.Request(  # noqa: S310 (the connection's address, checked to be a web address)
             address,
             method=method,
@@ -84,9 +147,9 @@ class ResourceManager:
         except urllib.error.HTTPError as error:
             hint = " Kerberos for its REST API isn't supported." if error.code == 401 else ""
             raise ResourceManagerError(
-                f"YARN's ResourceManager at {self.address} refuses {method} {what} to {user} ({error}).{hint}"
+                f"YARN's ResourceManager at {self.address} refuses {method} {what} to {self.user} ({error}).{hint}"
             ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise ResourceManagerError(
                 f"YARN's ResourceManager doesn't answer at {self.address} ({error}): check "
                 "yarn_resourcemanager_webapp_address in the extra of the Spark connection."

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
@@ -54,10 +53,13 @@ from airflow_delta_merge.operators.several import build_merges, check_merges, pl
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.triggers.base import BaseTrigger
 
     from airflow_delta_merge.column_lineage import ColumnLineage
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+    from airflow_delta_merge.hooks.kept_application import KeptApplication
     from airflow_delta_merge.hooks.spark_application import SparkApplication
+    from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
     from airflow_delta_merge.identity import MergeIdentity
     from airflow_delta_merge.merge_plan import MergePlan
     from airflow_delta_merge.patterns import Pattern
@@ -160,8 +162,8 @@ class DeltaMergeOperator(BaseOperator):
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
     :param verbose: whether spark-submit tells what it was given.
-    :param deferrable: whether to leave the worker's slot while Spark runs, which a triggerer on the same machine then
-        follows. See ``docs/how_to/deferrable.md``.
+    :param deferrable: whether to leave the worker's slot while Spark runs. A triggerer on the same machine then follows
+        it; any triggerer with deploy mode ``cluster`` on YARN. See ``docs/how_to/deferrable.md``.
     """
 
     template_fields: Sequence[str] = (
@@ -394,27 +396,24 @@ class DeltaMergeOperator(BaseOperator):
         lineage: bool,
     ) -> NoReturn:
         """Start the merge, and leave this worker until it has ended."""
-        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
-
         merges = configs[0] if self.merges is None else configs
-        kept = self.hook.start(merges, identity=identity, max_commit_attempts=self.max_commit_attempts, lineage=lineage)
+        started = self.hook.start(
+            merges,
+            identity=identity,
+            max_commit_attempts=self.max_commit_attempts,
+            lineage=lineage,
+            on_application=partial(self._link_application, context),
+        )
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
             # The trigger ends Spark in time; Airflow's own timeout is for want of a triggerer.
             deadline, timeout = ends.timestamp(), ends - datetime.now(UTC) + _TIME_FOR_TRIGGER
-        host = socket.gethostname()
-        self.log.info("Spark runs on %s; a triggerer there follows it (%s).", host, kept.folder)
         self.defer(
-            trigger=DeltaMergeTrigger(
-                folder=str(kept.folder),
-                host=host,
-                deadline=deadline,
-                history_server_url=history_server_url,
-            ),
+            trigger=self._trigger(started, deadline, history_server_url),
             method_name="execute_complete",
             kwargs={
-                "folder": str(kept.folder),
+                "started": started.to_dict(),
                 "targets": [config.target.to_dict() for config in configs],
                 "on_empty_source": configs[0].guards.on_empty_source,
                 "exactly_once": identity is not None,
@@ -422,12 +421,29 @@ class DeltaMergeOperator(BaseOperator):
             timeout=timeout,
         )
 
+    def _trigger(
+        self, started: KeptApplication | SubmittedApplication, deadline: float | None, history_server_url: str | None
+    ) -> BaseTrigger:
+        """What follows the Spark application in the triggerer."""
+        from airflow_delta_merge.hooks.kept_application import KeptApplication
+        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger, YarnMergeTrigger
+
+        if not isinstance(started, KeptApplication):
+            name = started.application.id if started.application else started.cluster_mode.submission
+            self.log.info("Spark runs on YARN, as %s; a triggerer follows it there.", name)
+            return YarnMergeTrigger(**started.to_dict(), deadline=deadline)
+        host = socket.gethostname()
+        self.log.info("Spark runs on %s; a triggerer there follows it (%s).", host, started.folder)
+        return DeltaMergeTrigger(
+            **started.to_dict(), host=host, deadline=deadline, history_server_url=history_server_url
+        )
+
     def execute_complete(
         self,
         context: Context,
         event: Mapping[str, Any],
         *,
-        folder: str,
+        started: Mapping[str, Any],
         targets: Sequence[Mapping[str, Any]],
         on_empty_source: str,
         exactly_once: bool,
@@ -435,16 +451,19 @@ class DeltaMergeOperator(BaseOperator):
         """Take the result of the merge that :meth:`execute` has started.
 
         :param event: what the trigger tells of the Spark application's end.
-        :param folder: the merge's staging folder, to be removed if it is on this machine.
+        :param started: the application.
         :param targets: the target of that merge, or of each of ``merges``.
         :param on_empty_source: what a source without rows meant to it, if it was a single one.
         :param exactly_once: whether it had an identity.
         """
         from airflow_delta_merge.hooks.errors import target_or_number, timed_out
-        from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
+        from airflow_delta_merge.hooks.kept_application import KeptApplication
+        from airflow_delta_merge.hooks.spark_application import ApplicationEnd
+        from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 
-        KeptApplication(Path(folder)).end()
-        merged, end = [MergeTarget.of(target) for target in targets], ApplicationEnd.from_dict(event)
+        kind = KeptApplication if "folder" in started else SubmittedApplication
+        end = self.hook.finish(kind.from_dict(started), ApplicationEnd.from_dict(event))
+        merged = [MergeTarget.of(target) for target in targets]
         names = target_or_number(merged)
         if end.application is not None:
             self._keep_address(end.application)

@@ -1,19 +1,23 @@
-"""The trigger behind a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
+"""The triggers behind a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import TaskInstanceState, XCom
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
-from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.kept_application import KeptApplication
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
+from airflow_delta_merge.hooks.yarn import ResourceManagerError
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
 
 _SECONDS_BETWEEN_LOOKS = 2.0
@@ -22,8 +26,73 @@ _SECONDS_BEFORE_EVENT = 5.0
 _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
 
 
-class DeltaMergeTrigger(BaseTrigger):
-    """Follows a merge's Spark application on this machine, and fires when it has ended; the event says how.
+class _ApplicationTrigger(BaseTrigger, ABC):
+    """Follows a merge's Spark application, and fires when it has ended; the event says how.
+
+    Another triggerer can go on at any time, where this one was. When a user clears or marks the task, or deletes its
+    run, the application is ended.
+
+    :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
+        ``execution_timeout`` is over; None when it has none.
+    """
+
+    def __init__(self, *, deadline: float | None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.deadline = deadline
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """What it is made with; no secret, as it is kept in Airflow's database."""
+
+    @abstractmethod
+    async def _look(self) -> ApplicationEnd | None:
+        """Pass on what is new; how the application has ended when there is nothing more to pass on."""
+
+    @abstractmethod
+    async def _end(self) -> ApplicationEnd | None:
+        """End the application and return what is known of it; None when that wasn't possible."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**self._arguments(), "deadline": self.deadline}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
+        # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
+        with suppress(Exception):
+            await self._is_deferred()
+        while (end := await self._look_in_time()) is None:
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        await asyncio.sleep(max(0.0, not_before - time.monotonic()))
+        yield TriggerEvent(end.to_dict())  # type: ignore[no-untyped-call]
+        # The event is on its way, no more: would this triggerer die now, another one must find the application's
+        # result. When it is stored, Airflow cancels this trigger, and on_kill clears up.
+        await asyncio.sleep(_SECONDS_FOR_AIRFLOW_TO_STORE)
+
+    async def on_kill(self) -> None:
+        """End the application and clear up, unless the task is only followed by another triggerer now."""
+        try:
+            if await self._is_deferred():
+                self.log.info("Another triggerer follows the Spark application from now on.")
+                return
+        except Exception:
+            self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
+        await self._end()
+
+    async def _look_in_time(self) -> ApplicationEnd | None:
+        end = await self._look()
+        if end is None and self.deadline is not None and time.time() > self.deadline:
+            ended = await self._end()
+            return ended and replace(ended, timed_out=True)
+        return end
+
+    async def _is_deferred(self) -> bool:
+        """Whether Airflow still has the task as deferred: then nobody wanted its end."""
+        ti: Any = self.task_instance
+        return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
+
+
+class DeltaMergeTrigger(_ApplicationTrigger):
+    """Follows a merge's Spark application whose driver runs on this machine, and fires when it has ended.
 
     What Spark prints goes into the task's log. Another triggerer on this machine can go on at any time, where this one
     was. When a user clears or marks the task, or deletes its run, the application is ended.
@@ -38,48 +107,21 @@ class DeltaMergeTrigger(BaseTrigger):
     def __init__(
         self, *, folder: str, host: str, deadline: float | None = None, history_server_url: str | None = None
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(deadline=deadline)
         self.folder = folder
         self.host = host
-        self.deadline = deadline
         self.history_server_url = history_server_url
         self._kept = KeptApplication(Path(folder))
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        name = f"{type(self).__module__}.{type(self).__qualname__}"
-        return name, {
-            "folder": self.folder,
-            "host": self.host,
-            "deadline": self.deadline,
-            "history_server_url": self.history_server_url,
-        }
+    def _arguments(self) -> dict[str, Any]:
+        return {"folder": self.folder, "host": self.host, "history_server_url": self.history_server_url}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
         await asyncio.to_thread(self._kept.mask_secrets)
-        # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
-        with suppress(Exception):
-            await self._is_deferred()
-        while (end := await self._look()) is None:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-        await asyncio.sleep(max(0.0, not_before - time.monotonic()))
-        yield TriggerEvent(end.to_dict())  # type: ignore[no-untyped-call]
-        # The event is on its way, no more: would this triggerer die now, another one must find the application's
-        # result. When it is stored, Airflow cancels this trigger, and on_kill removes the folder.
-        await asyncio.sleep(_SECONDS_FOR_AIRFLOW_TO_STORE)
-
-    async def on_kill(self) -> None:
-        """End the application and remove its folder, unless the task is only followed by another triggerer now."""
-        try:
-            if await self._is_deferred():
-                self.log.info("Another triggerer follows the Spark application from now on.")
-                return
-        except Exception:
-            self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
-        await asyncio.to_thread(self._kept.end)
+        async for event in super().run():
+            yield event
 
     async def _look(self) -> ApplicationEnd | None:
-        """Pass on what is new; how the application has ended when there is nothing more to pass on."""
         known = self._kept.application
         end = await asyncio.to_thread(self._kept.end_of, self.host)
         while lines := await asyncio.to_thread(self._kept.follow):
@@ -87,12 +129,12 @@ class DeltaMergeTrigger(BaseTrigger):
                 self.log.info("%s", line)
         if self._kept.application is not None and self._kept.application != known:
             await self._link(self._kept.application)
-        if end is not None:
-            return await asyncio.to_thread(self._kept.end_of, self.host)  # now with its last line
-        if self.deadline is not None and time.time() > self.deadline:
-            await asyncio.to_thread(self._kept.end)
-            return ApplicationEnd(timed_out=True, application=self._kept.application)
-        return None
+        # Now with its last line.
+        return None if end is None else await asyncio.to_thread(self._kept.end_of, self.host)
+
+    async def _end(self) -> ApplicationEnd | None:
+        await asyncio.to_thread(self._kept.end)
+        return ApplicationEnd(application=self._kept.application)
 
     async def _link(self, application: SparkApplication) -> None:
         ti: Any = self.task_instance
@@ -112,10 +154,48 @@ class DeltaMergeTrigger(BaseTrigger):
         except Exception:  # a link is no part of the merge
             self.log.warning("The link to Spark application %s could not be stored.", application.id, exc_info=True)
 
-    async def _is_deferred(self) -> bool:
-        """Whether Airflow still has the task as deferred: then nobody wanted its end."""
-        ti: Any = self.task_instance
-        return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
+
+class YarnMergeTrigger(_ApplicationTrigger):
+    """Follows a merge's Spark application whose driver runs on YARN, by YARN's REST API, and fires when it has ended.
+
+    It runs on any machine that reaches the ResourceManager. What the driver prints stands in its log on the cluster;
+    the task's log has the states by which YARN calls the application. When a user clears or marks the task, or deletes
+    its run, YARN is told to kill the application.
+
+    :param cluster_mode: the parameters of :class:`~airflow_delta_merge.hooks.cluster_mode.ClusterMode`.
+    :param application: the parameters of :class:`~airflow_delta_merge.hooks.spark_application.SparkApplication`, as far
+        as they are known.
+    :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
+        ``execution_timeout`` is over; None when it has none.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_mode: Mapping[str, Any],
+        application: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        super().__init__(deadline=deadline)
+        self.cluster_mode = dict(cluster_mode)
+        self.application = dict(application) if application else None
+        self._submitted = SubmittedApplication.from_dict(self._arguments())
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"cluster_mode": self.cluster_mode, "application": self.application}
+
+    async def _look(self) -> ApplicationEnd | None:
+        for line in await asyncio.to_thread(self._submitted.follow):
+            self.log.info("%s", line)
+        return self._submitted.end
+
+    async def _end(self) -> ApplicationEnd | None:
+        try:
+            await asyncio.to_thread(self._submitted.kill)
+        except ResourceManagerError as error:
+            self.log.warning("The Spark application could not be ended: %s", error)
+            return None
+        return ApplicationEnd(application=self._submitted.application)
 
 
 def _states(ti: Any) -> list[str]:

@@ -29,6 +29,8 @@ YARN = {
     "yarn_resourcemanager_webapp_address": "rm.internal:8088",
 }
 KUBERNETES = {"deploy-mode": "cluster", "result_path": "s3a://bucket/results"}
+# Airflow's Spark provider wants it there; for a command it isn't used.
+KUBE_CLIENT = "airflow.providers.apache.spark.hooks.spark_submit.kube_client"
 SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value"}
 # What Spark's own parser and its preparation, up to the handing over to the cluster's client, make of a command.
 UNDERSTAND = """
@@ -77,9 +79,20 @@ def test_what_is_lacking_is_told_before_anything_starts(
         DeltaMergeHook(conn_id="lake").merge(CONFIG)
 
 
-def test_it_is_not_deferred(define: Any) -> None:
-    define("yarn", YARN)
-    with pytest.raises(DeltaMergeException, match="with which a merge can't be deferred yet: set deferrable=False"):
+@pytest.mark.parametrize(
+    ("master", "extra", "sentence"),
+    [
+        ("k8s://https://h:6443", KUBERNETES, "on Kubernetes, where a merge can't be deferred: set deferrable=False"),
+        ("spark://h:7077", YARN, "takes no Python application on a standalone cluster"),
+        ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
+    ],
+)
+def test_where_it_cannot_be_deferred_nothing_is_started(
+    define: Any, monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str, Any], sentence: str
+) -> None:
+    monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
+    define(master, extra)
+    with pytest.raises(DeltaMergeException, match=sentence):
         DeltaMergeHook(conn_id="lake").start(CONFIG, identity=WHO)
 
 
@@ -116,9 +129,7 @@ def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
 
 
 def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Airflow's Spark provider wants it there; for a command it isn't used.
-    spark_provider = "airflow.providers.apache.spark.hooks.spark_submit.kube_client"
-    monkeypatch.setattr(spark_provider, object(), raising=False)
+    monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
     define("k8s://https://h:6443", KUBERNETES | {"namespace": "spark"})
     folder, understood = understand({"spark.kubernetes.file.upload.path": "s3a://bucket/uploads", **SECRET})
     assert understood["main_class"] == "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication"

@@ -21,8 +21,8 @@ from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineag
 from airflow_delta_merge.config import when_matched_update_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.kept_application import ApplicationEnd, KeptApplication
-from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.kept_application import KeptApplication
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.result import MergeResult

@@ -1,0 +1,298 @@
+"""Deferred applications on YARN that are followed by its REST API: what a cluster can't be made to do, by a server here.
+
+With a real YARN they are in ``tests/cluster``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+from airflow_delta_merge.hooks import submitted_application
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
+from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError, YarnApplication
+from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
+from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
+
+ID = "application_1795322942133_0001"
+TAG = "airflow_delta_merge_abc"
+
+
+class FakeYarn:
+    """Answers as a ResourceManager's REST API does, as far as it is asked; by an application or an HTTP status."""
+
+    def __init__(self) -> None:
+        self.application: dict[str, Any] | None = {"id": ID, "state": "RUNNING", "finalStatus": "UNDEFINED"}
+        self.answer: tuple[int, str] | None = None
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        yarn = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer(yarn.get)
+
+            def do_PUT(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(yarn.kill)
+
+            def _answer(self, of: Any) -> None:
+                address = urlsplit(self.path)
+                query = {name: values[0] for name, values in parse_qs(address.query).items()}
+                yarn.asked.append((self.command, address.path, query))
+                status, text = yarn.answer or (200, json.dumps(of(query)))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def get(self, query: dict[str, str]) -> Any:
+        assert query["applicationTags"] == TAG
+        states = query.get("states")
+        found = self.application is not None and (states is None or self.application["state"] in states.split(","))
+        return {"apps": {"app": [self.application]} if found else None}
+
+    def kill(self, _: dict[str, str]) -> Any:
+        self.ended("KILLED", "KILLED")
+        return {"state": "KILLED"}
+
+    def ended(self, state: str, final_status: str, diagnostics: str = "") -> None:
+        told = {"state": state, "finalStatus": final_status, "diagnostics": diagnostics}
+        self.application = {"id": ID, "trackingUrl": f"http://rm/proxy/{ID}/", **told}
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def yarn() -> Iterator[FakeYarn]:
+    yarn = FakeYarn()
+    yield yarn
+    yarn.stop()
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds in place of minutes."""
+    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BEFORE_EVENT", 0.0)
+    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(submitted_application, "SILENCE_SECONDS", 1.5)
+    monkeypatch.setattr(submitted_application, "UNKNOWN_SECONDS", 1.0)
+    monkeypatch.setattr(submitted_application, "_SECONDS_TO_KILL", 1.0)
+    monkeypatch.setattr(submitted_application, "_SECONDS_BETWEEN_TRIES", 0.1)
+
+
+def submitted(yarn: FakeYarn) -> SubmittedApplication:
+    mode = ClusterMode(
+        result_path="hdfs:///results",
+        application="airflow_delta_merge_me",
+        submission=TAG,
+        resource_manager=ResourceManager(yarn.address, user="submitter"),
+        waits=False,
+    )
+    return SubmittedApplication(mode, SparkApplication(ID))
+
+
+def trigger(yarn: FakeYarn, **arguments: Any) -> YarnMergeTrigger:
+    """A trigger as another process has it: made of what the database keeps, which is JSON."""
+    name, kept = YarnMergeTrigger(**submitted(yarn).to_dict(), **arguments).serialize()
+    assert name == "airflow_delta_merge.triggers.delta_merge.YarnMergeTrigger"
+    return YarnMergeTrigger(**json.loads(json.dumps(kept)))
+
+
+def followed(follower: YarnMergeTrigger) -> ApplicationEnd:
+    return ApplicationEnd.from_dict(asyncio.run(anext(follower.run())).payload)
+
+
+@pytest.mark.parametrize(
+    ("state", "final_status", "diagnostics", "exit_code", "sentence"),
+    [
+        ("FINISHED", "SUCCEEDED", "", 0, "has succeeded on YARN, but left no result"),
+        ("FINISHED", "FAILED", "User application exited with status 1", 1, "exited with status 1) and left no result"),
+        (
+            "FAILED",
+            "FAILED",
+            "AM exited with 13.\nFor more see s3cret",
+            1,
+            "failed on YARN (AM exited with 13) and left",
+        ),
+        (
+            "KILLED",
+            "KILLED",
+            f"{ID} was killed by user eve",
+            1,
+            "and not by this task (" + ID + " was killed by user eve",
+        ),
+    ],
+)
+def test_its_end_is_told_once_it_has_ended(
+    yarn: FakeYarn, state: str, final_status: str, diagnostics: str, exit_code: int, sentence: str
+) -> None:
+    application = submitted(yarn)
+    assert application.follow() == [f"Spark application {ID} is RUNNING on YARN."]
+    assert (application.follow(), application.end) == ([], None)
+    yarn.ended(state, final_status, diagnostics)
+    end = followed(trigger(yarn))
+    assert (end.exit_code, end.outcome, end.timed_out) == (exit_code, None, False)
+    assert end.application == SparkApplication(ID, f"http://rm/proxy/{ID}/")
+    assert end.error is not None
+    assert f"Spark application {ID} " in end.error
+    assert sentence in end.error
+    assert "s3cret" not in end.error, "the end of the driver's output is no matter of Airflow's database"
+    assert {query["user.name"] for _, _, query in yarn.asked} == {"submitter"}, (
+        "the triggerer's own user is another one"
+    )
+
+
+def test_a_resource_manager_that_is_away_for_a_while_is_asked_again(yarn: FakeYarn) -> None:
+    application = submitted(yarn)
+    application.follow()
+    yarn.answer = (503, "starting")
+    (said,) = application.follow()
+    assert said.startswith(f"YARN's ResourceManager at {yarn.address} refuses GET apps to submitter (HTTP Error 503")
+    assert "It is asked again, for" in said
+    assert (application.follow(), application.end) == ([], None), "it is said once a minute"
+    yarn.answer = None
+    assert application.follow() == ["YARN's ResourceManager answers again."]
+    yarn.answer = (200, "<html>")
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        application.follow()
+        assert application.end is None, "its patience began anew"
+    yarn.answer = None
+    yarn.ended("FINISHED", "SUCCEEDED")
+    application.follow()
+    assert application.end is not None
+    assert application.end.exit_code == 0
+
+
+def test_one_that_stays_away_ends_the_patience(yarn: FakeYarn) -> None:
+    follower = trigger(yarn)
+    yarn.stop()
+    begun = time.monotonic()
+    end = followed(follower)
+    assert time.monotonic() - begun >= 1.5
+    assert end.error is not None
+    assert (
+        f"nobody could be asked what became of Spark application {ID}: YARN's ResourceManager doesn't answer"
+        in end.error
+    )
+    assert "the next try of this task ends it first" in end.error
+    assert end.another_try_helps
+
+
+def test_an_application_that_yarn_has_forgotten(yarn: FakeYarn) -> None:
+    application = submitted(yarn)
+    kept, yarn.application = yarn.application, None
+    assert application.follow() == [
+        f"YARN doesn't know Spark application {ID}. It is asked again, for 1 seconds at most."
+    ]
+    yarn.application = kept
+    application.follow()
+    time.sleep(1.0)
+    yarn.application = None
+    application.follow()
+    assert application.end is None, "one that has just started may remember yet, so patience begins anew"
+    end = followed(trigger(yarn))
+    assert end.error is not None
+    assert f"YARN no longer knows Spark application {ID}, and no result of it was found" in end.error
+
+
+def test_what_is_no_resource_manager_is_told(yarn: FakeYarn) -> None:
+    for answer in ('{"apps": [1]}', '{"apps": {"app": [{"name": "no id"}]}}', '{"apps": {"app": 1}}'):
+        yarn.answer = (200, answer)
+        with pytest.raises(ResourceManagerError, match="is no ResourceManager of YARN's"):
+            ResourceManager(yarn.address).find(TAG)
+
+
+def test_the_latest_of_several_is_meant() -> None:
+    yarn = FakeYarn()
+    try:
+        apps = [{"id": f"application_1_{number}", "state": "RUNNING", "startedTime": number} for number in (1, 3, 2)]
+        yarn.answer = (200, json.dumps({"apps": {"app": apps}}))
+        found = ResourceManager(yarn.address).find(TAG)
+    finally:
+        yarn.stop()
+    assert found == YarnApplication(
+        id="application_1_3", state="RUNNING", succeeded=False, address=None, diagnostics=""
+    )
+
+
+class Ti:
+    """What a trigger knows of its task."""
+
+    dag_id, task_id, run_id, map_index = "d", "t", "r", -1
+
+
+@pytest.mark.parametrize(("state", "kills"), [("deferred", False), ("failed", True), (None, True)])
+def test_only_a_user_kills_it_not_a_change_of_triggerers(
+    yarn: FakeYarn, state: str | None, kills: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {"r": {"t": state}} if state else {}
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(lambda **_: states))
+    follower = trigger(yarn)
+    follower._task_instance = Ti()  # type: ignore[assignment]
+    asyncio.run(follower.on_kill())
+    assert yarn.application is not None
+    assert (yarn.application["state"] == "KILLED") is kills
+
+
+def test_a_kill_is_tried_again_and_does_not_hold_up_the_triggerer(yarn: FakeYarn) -> None:
+    follower = trigger(yarn)
+    yarn.answer = (503, "starting")
+    threading.Timer(0.5, setattr, (yarn, "answer", None)).start()
+    assert ticks_while(follower.on_kill()) >= 5
+    assert yarn.application is not None
+    assert yarn.application["state"] == "KILLED"
+
+
+def test_a_resource_manager_that_does_not_answer_does_not_hold_up_the_triggerer(yarn: FakeYarn) -> None:
+    """Each question waits for seconds here."""
+    slow = yarn.get
+    yarn.get = lambda query: (time.sleep(1), slow(query))[1]  # type: ignore[func-returns-value,method-assign]
+    yarn.ended("FINISHED", "SUCCEEDED")
+    assert ticks_while(anext(trigger(yarn).run())) >= 10
+
+
+def ticks_while(work: Any) -> int:
+    """How often something else has its turn meanwhile, every 50 ms at best."""
+
+    async def both() -> int:
+        ticks, task = 0, asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.sleep(0.05)
+            ticks += 1
+        await task
+        return ticks
+
+    return asyncio.run(both())
+
+
+def test_its_time_is_over(yarn: FakeYarn) -> None:
+    follower = trigger(yarn, deadline=time.time() - 1)
+    yarn.answer = (503, "starting")
+    threading.Timer(0.4, setattr, (yarn, "answer", None)).start()
+    end = followed(follower)
+    assert (end.timed_out, end.application) == (True, SparkApplication(ID))
+    assert yarn.application is not None
+    assert yarn.application["state"] == "KILLED"
