@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,9 @@ ENDED = ("success", "failed")
 class Once(RealAirflow):
     """An Airflow with the DAGs of ``once_dags``, and its tables."""
 
-    def __init__(self, folder: Path, log: Any, settings: Any = None) -> None:
+    def __init__(
+        self, folder: Path, log: Any, settings: Any = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.control = folder / "control"
         self.control.mkdir()
@@ -59,13 +61,14 @@ class Once(RealAirflow):
         self.temporary.mkdir()
         (folder / "events").mkdir()
         linked = json.dumps(LINKED).replace("{folder}", str(folder / "events"))
-        environment = {
+        ours = {
             "DELTA_MERGE_CONTROL": str(self.control),
             "TMPDIR": str(self.temporary),
             "AIRFLOW_CONN_LINKED_SPARK": linked,
             **SECRETS,
+            **(environment or {}),
         }
-        super().__init__(folder / "airflow", DAGS, log, settings=settings, environment=environment)
+        super().__init__(folder / "airflow", DAGS, log, settings=settings, environment=ours)
 
     def call(self, path: str, body: Any = None, *, method: str | None = None) -> dict[str, Any]:
         """Call the API, again when SQLite is locked: the server answers 500 or 503, having done nothing."""
@@ -176,9 +179,9 @@ class Once(RealAirflow):
 
 
 @contextmanager
-def running(folder: Path, settings: Any = None) -> Iterator[Once]:
+def running(folder: Path, settings: Any = None, environment: Mapping[str, str] | None = None) -> Iterator[Once]:
     """An Airflow in ``folder`` that runs, and has its DAGs."""
-    with (folder / "log").open("ab") as log, Once(folder, log, settings).serving() as airflow:
+    with (folder / "log").open("ab") as log, Once(folder, log, settings, environment).serving() as airflow:
         airflow.start("scheduler --skip-serve-logs")
         airflow.wait(airflow.has_dags)
         yield airflow

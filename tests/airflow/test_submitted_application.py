@@ -1,4 +1,4 @@
-"""Deferred applications on YARN that are followed by its REST API: what a cluster can't be made to do, by a server here.
+"""Deferred applications on YARN, followed by its REST API: what a cluster can't be made to do, by a server here.
 
 With a real YARN they are in ``tests/cluster``.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,16 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFailException
-from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
+from airflow_delta_merge.hooks.yarn import ResourceManager
 from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
 from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
+from tests.airflow.once import Once, applied, running, with_canary
 from tests.airflow.test_dags import Run
 from tests.cluster.processes import config, rows
 from tests.cluster.standalone import wait_until
@@ -58,21 +65,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
         yield cluster
 
 
-@pytest.fixture(autouse=True)
-def connection(cluster: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections to the cluster in both modes, and a folder for temporary files of this test's own."""
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf_folder))
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+def environment(cluster: Yarn, results: Path) -> dict[str, str]:
+    """Connections to the cluster in both modes, and what spark-submit needs."""
     conf = CONF | {"spark.yarn.stagingDir": (cluster.folder / "staging").as_uri()}
     client = {"conn_type": "delta_merge", "host": "yarn", "extra": {"conf": conf}}
-    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(client))
     cluster_mode = {
         "deploy-mode": "cluster",
-        "result_path": (tmp_path / "results").as_uri(),
+        "result_path": results.as_uri(),
         "yarn_resourcemanager_webapp_address": cluster.web_address,
         "conf": conf,
     }
-    monkeypatch.setenv("AIRFLOW_CONN_YARN_CLUSTER", json.dumps({**client, "extra": cluster_mode}))
+    return {
+        "HADOOP_CONF_DIR": str(cluster.conf_folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "AIRFLOW_CONN_YARN": json.dumps(client),
+        "AIRFLOW_CONN_YARN_CLUSTER": json.dumps({**client, "extra": cluster_mode}),
+    }
+
+
+@pytest.fixture(autouse=True)
+def connection(cluster: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections to the cluster in both modes, and a folder for temporary files of this test's own."""
+    for name, value in environment(cluster, tmp_path / "results").items():
+        monkeypatch.setenv(name, value)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
@@ -200,6 +215,142 @@ def test_xcom_has_what_a_merge_in_cluster_mode_did(cluster: Yarn, table: Path, m
     run = Run(dag, {"target": str(table), "source": rows(0, 10, "row")})
     assert (run.states["merge"], run.states["some_inserted"]) == ("success", "success")
     assert run.xcom("note") == {"inserted": 10, "touched": 0, "rendered": "10", "version": 1}
+
+
+def started(what: MergeConfig, name: str, identity: MergeIdentity | None = None, **conf: str) -> SubmittedApplication:
+    """Start a merge that goes on without this process."""
+    begun = DeltaMergeHook(conn_id="yarn_cluster", name=name, conf=conf).start(what, identity=identity)
+    assert isinstance(begun, SubmittedApplication)
+    return begun
+
+
+def trigger(begun: SubmittedApplication) -> YarnMergeTrigger:
+    return YarnMergeTrigger(**YarnMergeTrigger(**begun.to_dict()).serialize()[1])
+
+
+def finished(begun: SubmittedApplication, table: Path, *, exactly_once: bool = False) -> MergeResult:
+    """Follow it to its end as a triggerer does, and take its result as the task does."""
+    end = ApplicationEnd.from_dict(asyncio.run(anext(trigger(begun).run())).payload)
+    resumed = DeltaMergeHook(conn_id="yarn_cluster")
+    end = resumed.finish(SubmittedApplication.from_dict(begun.to_dict()), end)
+    return resumed.result_of(end, str(table), exactly_once=exactly_once)
+
+
+@pytest.mark.slow
+def test_a_deferred_merge_needs_no_process_of_ours(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    who = MergeIdentity(application_id="deferred", generation=1)
+    watch = Watch(Path(tempfile.gettempdir()))
+    secret = {"spark.hadoop.fs.s3a.secret.key": f"{CANARY}-secret"}
+    begun = started(config(table, rows(0, 1000, "old")), "deferred", who, **secret)
+    assert (list((tmp_path / "temporary").iterdir()), psutil.Process().children()) == ([], [])
+    told = the_application(cluster, "deferred")
+    assert begun.application is not None
+    assert (begun.application.id, told["state"]) == (told["id"], "ACCEPTED")
+    assert CANARY not in json.dumps(trigger(begun).serialize())
+    result = finished(begun, table, exactly_once=True)
+    watch.stop()
+    assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)
+    assert tables.count_rows(table) == 1000
+    assert CANARY not in cluster.logs(told["id"])
+    assert {name for name, _ in watch.with_canary} == {"spark.properties"}
+    assert watch.with_canary_on_command_line == set()
+    nothing_is_left(cluster, tmp_path, "deferred")
+
+
+@pytest.mark.slow
+def test_a_deferred_merge_that_fails_tells_its_reason(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    begun = started(config(table, "SELECT nope FROM range(1)"), "deferred failing")
+    with pytest.raises(DeltaMergeFailException, match=r"The merge into .* failed: .*nope"):
+        finished(begun, table)
+    assert the_application(cluster, "deferred failing")["finalStatus"] == "FAILED"
+    nothing_is_left(cluster, tmp_path, "deferred failing")
+
+
+@pytest.mark.slow
+def test_a_deferred_merge_that_somebody_else_kills(cluster: Yarn, table: Path) -> None:
+    begun = started(config(table, ENDLESS), "killed by others")
+    wait_until(lambda: is_at_work(cluster, "killed by others"), 120)
+    ResourceManager(cluster.web_address, user="eve").kill(begun.cluster_mode.submission)
+    said = r"Spark application application_\d+_\d+ was killed on YARN, and not by this task \(.* killed by user eve"
+    with pytest.raises(DeltaMergeException, match=said):
+        finished(begun, table)
+    assert tables.versions(table) == [0]
+
+
+@pytest.mark.slow
+def test_the_next_try_ends_what_a_deferred_one_has_left(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    who = MergeIdentity(application_id="twice", generation=1)
+    started(config(table, ENDLESS), "left", who)
+    wait_until(lambda: is_at_work(cluster, "left"), 120)
+    result = finished(started(config(table, rows(0, 10, "new")), "next", who), table)
+    assert (result.num_inserted_rows, result.version, tables.versions(table)) == (10, 1, [0, 1])
+    assert the_application(cluster, "left")["state"] == "KILLED"
+    nothing_is_left_but_uploads(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_deferred_merge_outlives_its_resource_manager(cluster: Yarn, table: Path, tmp_path: Path) -> None:
+    begun = started(config(table, rows(0, 1000, "old")), "outlives")
+    wait_until(lambda: is_at_work(cluster, "outlives"), 120)
+    with ThreadPoolExecutor(1) as triggerer:
+        cluster.kill_resource_manager()
+        result = triggerer.submit(finished, begun, table)
+        time.sleep(5)
+        assert not result.done()
+        cluster.start_resource_manager()
+        assert (result.result(240).num_inserted_rows, tables.versions(table)) == (1000, [0, 1])
+    assert the_application(cluster, "outlives")["finalStatus"] == "SUCCEEDED"
+    nothing_is_left(cluster, tmp_path, "outlives")
+
+
+@pytest.fixture(scope="module")
+def airflow(cluster: Yarn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
+    """An Airflow whose triggerer has nothing of the worker's: not its temporary files, nor Java or the cluster's."""
+    folder = tmp_path_factory.mktemp("airflow")
+    with running(folder, environment=environment(cluster, folder / "results")) as airflow:
+        (folder / "elsewhere").mkdir()
+        nothing = ["JAVA_HOME=/nowhere", "HADOOP_CONF_DIR=/nowhere", f"TMPDIR={folder / 'elsewhere'}"]
+        airflow.start("triggerer --skip-serve-logs", before=["env", *nothing, "PATH=/nowhere"])
+        yield airflow
+
+
+@pytest.mark.slow
+def test_a_deferred_task_comes_back_with_its_result(cluster: Yarn, airflow: Once, tmp_path: Path) -> None:
+    target = airflow.table("comes_back")
+    airflow.trigger("once_yarn", "comes_back", table=str(target), source="SELECT id, 1L AS n FROM range(3)")
+    airflow.wait(lambda: airflow.task("once_yarn", "comes_back")["state"] == "deferred")
+    (application,) = cluster.applications("comes_back")
+    assert str(airflow.links("once_yarn", "comes_back")["Spark application"]).endswith(f"/proxy/{application['id']}/")
+    assert airflow.left() == []
+    airflow.run_ended("once_yarn", "comes_back")
+    result = airflow.result("once_yarn", "comes_back")
+    assert (result["num_inserted_rows"], result["version"], result["already_committed"], applied(target)) == (
+        3,
+        1,
+        False,
+        1,
+    )
+    assert {"return_value", "num_inserted_rows"} < airflow.xcom_keys("once_yarn", "comes_back")
+    (event,) = airflow.asset_events("once_yarn")
+    assert (event["extra"]["version"], event["extra"]["num_inserted_rows"]) == (1, 3)
+    logged = airflow.logged("once_yarn", "comes_back")
+    assert f"Spark application {application['id']} is FINISHED on YARN." in logged
+    assert airflow.left() == []
+    assert [path for path in (airflow.folder / "results").rglob("*") if path.is_file()] == []
+    assert with_canary(airflow) == []
+
+
+@pytest.mark.slow
+def test_a_deferred_task_that_is_marked_failed_leaves_no_container(cluster: Yarn, airflow: Once) -> None:
+    target = airflow.table("marked")
+    airflow.trigger("once_yarn", "marked", table=str(target), source=ENDLESS.replace("'x' AS name", "1L AS n"))
+    airflow.wait(lambda: is_at_work(cluster, "marked"))
+    assert airflow.task("once_yarn", "marked")["state"] == "deferred"
+    begun = time.monotonic()
+    airflow.mark("once_yarn", "marked", "failed")
+    wait_until(lambda: cluster.containers() == [], 10 - (time.monotonic() - begun))
+    assert the_application(cluster, "marked")["state"] == "KILLED"
+    assert applied(target) == 0
 
 
 FIRST_TRY = """

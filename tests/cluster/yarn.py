@@ -40,6 +40,7 @@ SHA256_OF_JAR = {
 }
 _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+_STATE_STORE = "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
 _JAVA_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
@@ -55,6 +56,7 @@ class Yarn:
         self.conf_folder = folder / "conf"
         self._web_port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._resource_manager: subprocess.Popen[bytes] | None = None
 
     @property
     def web_address(self) -> str:
@@ -62,10 +64,19 @@ class Yarn:
 
     def start(self) -> None:
         self._write_conf()
-        self._run(_RESOURCE_MANAGER)
-        wait_until(lambda: self.ask("metrics") is not None, SECONDS_TO_START)
+        self.start_resource_manager()
         self._run(_NODE_MANAGER)
         wait_until(lambda: (self.ask("metrics") or {})["clusterMetrics"]["activeNodes"] == 1, SECONDS_TO_START)
+
+    def start_resource_manager(self) -> None:
+        self._resource_manager = self._run(_RESOURCE_MANAGER)
+        wait_until(lambda: self.ask("metrics") is not None, SECONDS_TO_START)
+
+    def kill_resource_manager(self) -> None:
+        """Kill it; another one recovers what it knew of applications, which go on."""
+        assert self._resource_manager is not None
+        self._resource_manager.kill()
+        self._resource_manager.wait()
 
     def ask(self, what: str) -> dict[str, Any] | None:
         """What the ResourceManager's REST API answers; None when it doesn't."""
@@ -98,15 +109,17 @@ class Yarn:
         for container in self.containers():
             container.kill()
 
-    def _run(self, main_class: str) -> None:
+    def _run(self, main_class: str) -> subprocess.Popen[bytes]:
         class_path = ":".join([str(self.conf_folder), *map(str, jars()), f"{SPARK_JARS}/*"])
         log_settings = f"-Dlog4j2.configurationFile={self.conf_folder / 'log4j2.properties'}"
         with (self.folder / "cluster.log").open("ab") as log:
             command = ["java", *_JAVA_OPTIONS, log_settings, "-cp", class_path, main_class]
-            self.processes.append(subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log))
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
 
     def _write_conf(self) -> None:
-        for name in ("conf", "containers", "logs", "staging"):
+        for name in ("conf", "containers", "logs", "staging", "state"):
             (self.folder / name).mkdir()
         _write(self.conf_folder / "yarn-site.xml", self._yarn_site())
         _write(self.conf_folder / "core-site.xml", {"fs.defaultFS": "file:///"})
@@ -130,6 +143,9 @@ class Yarn:
             "yarn.resourcemanager.bind-host": "127.0.0.1",
             **{f"yarn.resourcemanager.{name}": f"127.0.0.1:{free_port()}" for name in resource_manager},
             "yarn.resourcemanager.webapp.address": f"127.0.0.1:{self._web_port}",
+            "yarn.resourcemanager.recovery.enabled": True,
+            "yarn.resourcemanager.store.class": _STATE_STORE,
+            "yarn.resourcemanager.fs.state-store.uri": (self.folder / "state").as_uri(),
             "yarn.nodemanager.hostname": "127.0.0.1",
             "yarn.nodemanager.bind-host": "127.0.0.1",
             **{f"yarn.nodemanager.{name}": f"127.0.0.1:{free_port()}" for name in node_manager},

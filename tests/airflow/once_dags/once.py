@@ -122,6 +122,19 @@ with DAG("once_deferrable_function", schedule=None, start_date=datetime(2026, 1,
 
     merge()
 
+with DAG("once_yarn", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator(
+        task_id="merge",
+        deferrable=True,
+        target="{{ dag_run.conf['table'] }}",
+        source="{{ dag_run.conf['source'] }}",
+        on=COUNT["on"],
+        clauses=COUNT["clauses"],
+        conn_id="yarn_cluster",
+        name="{{ run_id }}",
+        conf={"spark.hadoop.fs.s3a.secret.key": "{{ var.value.canary_conf }}"},
+    )
+
 with DAG("once_s3_deferred", schedule=None, start_date=datetime(2026, 1, 1)):
     IN_S3 = "s3a://{{ dag_run.conf['bucket'] }}/orders"
     DeltaMergeOperator(
