@@ -176,6 +176,11 @@ def _resource_manager(connection: Connection, extra: Mapping[str, Any]) -> str |
         raise SparkConnectionError(
             f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address that is no web address."
         )
+    if "@" in address:  # it would stand in error messages, and with deferred tasks in Airflow's database
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address with a user or password "
+            "in it, by which YARN's REST API isn't asked: give the bare address, e.g. http://rm.internal:8088."
+        )
     return address.rstrip("/")
 
 

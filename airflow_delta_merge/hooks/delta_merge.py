@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
-from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.column_lineage import ColumnLineage
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode
 from airflow_delta_merge.hooks.connection import (
     CONNECTION_TYPE,
     DEFAULT_CONNECTION,
     ConnectionSettings,
-    find_connection,
 )
 from airflow_delta_merge.hooks.errors import (
     DeltaMergeException,
@@ -32,27 +28,20 @@ from airflow_delta_merge.hooks.errors import (
 )
 from airflow_delta_merge.hooks.kept_application import KeptApplication
 from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
-from airflow_delta_merge.hooks.policy import ConnectionPolicy
-from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.hooks.preparation import Preparation
 from airflow_delta_merge.hooks.spark_application import ApplicationEnd
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
 from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
-from airflow_delta_merge.jars import delta_jars, have_delta_jars
+from airflow_delta_merge.jars import have_delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
-from airflow_delta_merge.s3a_jars import have_s3a_jars, s3a_jars
+from airflow_delta_merge.s3a_jars import have_s3a_jars
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Connection
-
     from airflow_delta_merge.hooks.spark_application import SparkApplication
-
-#: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
-#: ones, be they of 5 seconds, in two thirds of the time without it.
-SHORT_SECONDS = 15.0
 
 
 class DeltaMergeHook(BaseHook):
@@ -81,7 +70,7 @@ class DeltaMergeHook(BaseHook):
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
     :param verbose: whether spark-submit tells what it was given.
-    :ivar expected_seconds: how long what is merged next will take about, without Spark's start; None if nobody knows.
+    :ivar preparation: makes its spark-submits.
     """
 
     conn_name_attr = "conn_id"
@@ -111,9 +100,7 @@ class DeltaMergeHook(BaseHook):
     ) -> None:
         super().__init__()
         self.conn_id = conn_id
-        self.conf = dict(conf or {})
-        self._submit_arguments: dict[str, Any] = {
-            "conn_id": conn_id,
+        arguments: dict[str, Any] = {
             "jars": jars,
             "packages": packages,
             "driver_memory": driver_memory,
@@ -129,29 +116,18 @@ class DeltaMergeHook(BaseHook):
             "spark_binary": spark_binary,
             "verbose": verbose,
         }
-        self.expected_seconds: float | None = None
+        self.preparation = Preparation(conn_id, conf or {}, arguments)
         self._running: SparkSubmit | None = None
         self._kept: KeptApplication | None = None
 
-    @cached_property
-    def _connection(self) -> Connection:
-        # Each look goes to Airflow's API server.
-        return find_connection(self.conn_id)
-
-    @cached_property
+    @property
     def settings(self) -> ConnectionSettings:
         """What the connection says beside where Spark runs.
 
         :raises DeltaMergeException: when there is no such connection.
         """
         with raised_for_airflow():
-            return ConnectionSettings.of(self._connection)
-
-    @cached_property
-    def _s3_properties(self) -> dict[str, str]:
-        """What Spark is told of S3, keys among it: for the private properties file only."""
-        aws_conn_id = self.settings.aws_conn_id
-        return S3Access.of(aws_conn_id).spark_properties() if aws_conn_id is not None else {}
+            return self.preparation.settings
 
     def get_conn(self) -> None:
         """There is nothing to connect to: each merge starts a Spark application of its own."""
@@ -164,7 +140,7 @@ class DeltaMergeHook(BaseHook):
         here = socket.gethostname()
         try:
             settings = self.settings
-            submit = SparkSubmit(**self._submit_arguments)
+            submit = self.preparation.unprepared()
             if submit.is_cluster:
                 check_cluster_mode(self.conn_id, submit.master, settings)
             java, version = check_java()
@@ -172,7 +148,7 @@ class DeltaMergeHook(BaseHook):
             jars = "Delta's jars" if have_delta_jars() else "an address that has Delta's jars"
             if settings.s3a_jars:
                 jars += " and the S3A driver's" if have_s3a_jars() else " and an address that has the S3A driver's"
-            of_s3 = self._s3_properties
+            of_s3 = self.preparation.s3_properties
             submit.check_master()
         except (DeltaMergeError, DeltaMergeException) as error:
             return False, f"{error} (This was looked for on {here}.)"
@@ -263,7 +239,7 @@ class DeltaMergeHook(BaseHook):
     ) -> dict[str, Any]:
         try:
             with raised_for_airflow(), staged(merges, identity) as staging:
-                self._running = submit = self._prepare(staging, arguments, on_application)
+                self._running = submit = self.preparation.for_merge(staging, arguments, on_application)
                 end = self._end_of(submit, staging)
                 return outcome_of(end, _targets(merges), killed=submit.killed, exactly_once=identity is not None)
         finally:
@@ -323,7 +299,7 @@ class DeltaMergeHook(BaseHook):
         """
         arguments = _arguments(max_commit_attempts, lineage=lineage)
         with raised_for_airflow():
-            if SparkSubmit(**self._submit_arguments).is_cluster:
+            if self.preparation.unprepared().is_cluster:
                 return self._start_on_cluster(merges, identity, arguments, on_application)
             return self._start_here(merges, identity, arguments)
 
@@ -336,7 +312,7 @@ class DeltaMergeHook(BaseHook):
     ) -> SubmittedApplication:
         with staged(merges, identity) as staging:
             # It stays the one that is ended by on_kill: the task may be killed before it is deferred.
-            self._running = submit = self._prepare(staging, arguments, on_application, waits=False)
+            self._running = submit = self.preparation.for_merge(staging, arguments, on_application, waits=False)
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
             submit.end_on_cluster()  # YARN may have taken it all the same
@@ -348,14 +324,14 @@ class DeltaMergeHook(BaseHook):
     def _start_here(self, merges: Merges, identity: MergeIdentity | None, arguments: list[str]) -> KeptApplication:
         staging = stage(merges, identity)
         try:
-            submit = self._prepare(staging, arguments, None, parent=KEEPER_PID)
+            submit = self.preparation.for_merge(staging, arguments, None, parent=KEEPER_PID)
             command = submit.command(str(staging.application))
             found = self._find(identity, staging, command)
             if found is not None:
                 remove_folder(staging.folder)
                 self._kept = found
                 return found
-            secrets_in = [json.loads(to_json(merges)), self._s3_properties, dict(self.settings.conf), self.conf]
+            secrets_in = [json.loads(to_json(merges)), *self.preparation.given_properties()]
             self._kept = KeptApplication(staging.folder)
             return KeptApplication.start(staging, command, submit.environment(), secrets_in)
         except BaseException:
@@ -388,9 +364,7 @@ class DeltaMergeHook(BaseHook):
             return end
         try:
             with raised_for_airflow(), staged(None) as staging:
-                submit = self._new_submit(staging)
-                submit.cluster_mode = started.cluster_mode
-                self._equip(submit, staging)
+                submit = self.preparation.for_result(staging, started.cluster_mode)
                 error = self._fetch(submit, started.cluster_mode, staging)
                 outcome = staging.read_outcome()
         finally:
@@ -438,96 +412,6 @@ class DeltaMergeHook(BaseHook):
             self._running.on_kill()
         if self._kept is not None:
             self._kept.end()
-
-    def _prepare(
-        self,
-        staging: Staging,
-        arguments: list[str],
-        on_application: Callable[[SparkApplication], None] | None,
-        *,
-        parent: str | None = None,
-        waits: bool = True,
-    ) -> SparkSubmit:
-        submit = self._new_submit(staging, on_application)
-        if submit.is_cluster:
-            check_cluster_mode(self.conn_id, submit.master, self.settings)
-            if not waits:
-                check_deferrable(self.conn_id, submit.master)
-            on_yarn = submit.master.startswith("yarn")
-            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn, waits=waits))
-        else:
-            submit.keep_here(staging, arguments, parent or str(os.getpid()))
-        self._equip(submit, staging)
-        return submit
-
-    def _new_submit(
-        self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None
-    ) -> SparkSubmit:
-        policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
-        policy.check_conf(self._property_names())
-        if policy.allowed_locations is not None:
-            staging.write_allowed_locations(policy.allowed_locations)
-        return SparkSubmit(
-            **self._submit_arguments | {"jars": self._further_jars()},
-            py_files=str(staging.py_files),
-            properties_file=str(staging.properties),
-            temporary=str(staging.temporary),
-            on_application=on_application,
-        )
-
-    def _equip(self, submit: SparkSubmit, staging: Staging) -> None:
-        """Give it Java, properties and jars."""
-        _, java_version = check_java()
-        submit.check_master()
-        staging.write_properties(self._properties(submit, staging))
-        submit.add_jars(delta_jars())
-        if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
-            submit.java_options += [*archive_options(java_version), *self._compiler_options()]
-        if self.settings.s3a_jars:
-            submit.add_jars(s3a_jars(), on_class_path=False)  # the archive is for a class path without them
-
-    def _compiler_options(self) -> list[str]:
-        """Java's second compiler makes long work fast; what is short ends before that pays off."""
-        if self.expected_seconds is None:
-            return []
-        short = self.expected_seconds <= SHORT_SECONDS
-        how = "without" if short else "with"
-        self.log.info("The last run merged in %.1f s: Java runs %s its second compiler", self.expected_seconds, how)
-        return ["-XX:TieredStopAtLevel=1"] if short else []
-
-    def _property_names(self) -> list[str]:
-        """The properties that this merge sets by itself, also by arguments of other names that load code or say who."""
-        by_argument = {
-            "jars": "spark.jars",
-            "packages": "spark.jars.packages",
-            "yarn_queue": "spark.yarn.queue",
-            "keytab": "spark.kerberos.keytab",
-            "principal": "spark.kerberos.principal",
-            "proxy_user": "proxy_user",  # there is no property of the kind
-        }
-        return [*self.conf, *(name for argument, name in by_argument.items() if self._submit_arguments[argument])]
-
-    def _further_jars(self) -> str | None:
-        return ",".join(filter(None, [self.settings.jars, self._submit_arguments["jars"]])) or None
-
-    def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
-        defaults: dict[str, Any] = {
-            "spark.log.level": "WARN",
-            # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
-            "spark.sql.variable.substitute": "false",
-            # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
-            "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
-        }
-        if submit.is_local:
-            defaults |= {
-                "spark.ui.enabled": "false",
-                "spark.sql.shuffle.partitions": max(2, submit.local_cores),
-                "spark.databricks.delta.snapshotPartitions": 2,
-                # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
-                "spark.sql.warehouse.dir": staging.folder / "warehouse",
-            }
-        properties = {**defaults, **self._s3_properties, **self.settings.conf, **self.conf}
-        return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
 
 
 def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:

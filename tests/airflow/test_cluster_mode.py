@@ -68,6 +68,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("yarn", YARN | {"result_path": "/shared"}, "result_path that is no URI of a folder"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "ftp://h"}, "that is no web address"),
+        ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "http://u:p@h"}, "with a user or password in it"),
         ("k8s://https://h:6443", KUBERNETES, "install it"),
     ],
 )
@@ -149,7 +150,7 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch
 def understand(conf: dict[str, str]) -> tuple[Path, dict[str, Any]]:
     """The staging folder of a merge with the connection ``lake``, and what Spark makes of its command."""
     with staged(CONFIG, WHO) as staging:
-        submit = DeltaMergeHook(conn_id="lake", conf=conf)._prepare(staging, [], None)
+        submit = DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, [])
         command = submit.command(str(staging.application))
         assert "s3cr3t" not in " ".join(command)
         environment = os.environ | {"HADOOP_CONF_DIR": str(staging.folder)}

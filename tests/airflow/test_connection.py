@@ -65,7 +65,7 @@ def test_who_runs_the_application_and_in_which_queue(define: Define) -> None:
     who = {"yarn_queue": "etl", "keytab": "/etc/etl.keytab", "principal": "etl@LAKE", "proxy_user": "ada"}
     merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **who)
     with staged(CONFIG) as staging:
-        command = merge.hook._prepare(staging, [], None).command("job.py")
+        command = merge.hook.preparation.for_merge(staging, []).command("job.py")
     told = {option: command[command.index(option) + 1] for option in ("--queue", "--keytab", "--principal")}
     assert told == {"--queue": "etl", "--keytab": "/etc/etl.keytab", "--principal": "etl@LAKE"}
     assert command[command.index("--proxy-user") + 1] == "ada"
@@ -75,7 +75,7 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
     define({"conf": CONF, "jars": "/of/connection.jar", "namespace": "not-of-kubernetes"}, host="local[1]")
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.sql.catalog.lake": "of the task"})
     with staged(CONFIG) as staging:
-        submit = hook._prepare(staging, [], None)
+        submit = hook.preparation.for_merge(staging, [])
         command = " ".join(submit._build_spark_submit_command(str(staging.application)))
         properties = staging.properties.read_text().splitlines()
         mode = staging.properties.stat().st_mode & 0o777

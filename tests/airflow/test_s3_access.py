@@ -11,7 +11,7 @@ import pytest
 
 from airflow_delta_merge import jars
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks import delta_merge
+from airflow_delta_merge.hooks import delta_merge, preparation
 from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
@@ -154,11 +154,11 @@ def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("conn_type", ["delta_merge", "spark"])
 def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str) -> None:
-    monkeypatch.setattr(delta_merge, "s3a_jars", lambda: ["/of/hadoop-aws.jar", "/of/s3.jar"])
+    monkeypatch.setattr(preparation, "s3a_jars", lambda: ["/of/hadoop-aws.jar", "/of/s3.jar"])
     define({**TOKEN, **MINIO}, {"conn_type": conn_type}, **KEYS)
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.hadoop.fs.s3a.endpoint": "http://task"})
     with staged(CONFIG) as staging:
-        submit = hook._prepare(staging, [], None)
+        submit = hook.preparation.for_merge(staging, [])
         command = " ".join(submit._build_spark_submit_command(str(staging.application)))
         properties = staging.properties.read_text().splitlines()
         files = [path for path in staging.folder.iterdir() if path.is_file()]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge.hooks.delta_merge import SHORT_SECONDS, DeltaMergeHook
+from airflow_delta_merge.hooks.preparation import SHORT_SECONDS, Preparation
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
 
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
@@ -46,6 +46,6 @@ def test_no_merge_fails_for_want_of_a_hint() -> None:
     [(None, []), (SHORT_SECONDS + 1, []), (SHORT_SECONDS - 1, ["-XX:TieredStopAtLevel=1"])],
 )
 def test_only_what_was_short_does_without_the_second_compiler(seconds: float | None, options: list[str]) -> None:
-    hook = DeltaMergeHook()
-    hook.expected_seconds = seconds
-    assert hook._compiler_options() == options
+    preparation = Preparation("spark_default", {}, {})
+    preparation.expected_seconds = seconds
+    assert preparation._compiler_options() == options

@@ -1,0 +1,184 @@
+"""What spark-submit is given for a merge, by the connection and by the hook's arguments."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.class_archive import archive_options
+from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
+from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
+from airflow_delta_merge.hooks.policy import ConnectionPolicy
+from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.java import check_java
+from airflow_delta_merge.s3a_jars import s3a_jars
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+    from airflow_delta_merge.hooks.spark_application import SparkApplication
+    from airflow_delta_merge.hooks.staging import Staging
+
+#: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
+#: ones, be they of 5 seconds, in two thirds of the time without it.
+SHORT_SECONDS = 15.0
+
+log = logging.getLogger(__name__)
+
+
+class Preparation:
+    """Makes the spark-submits of one hook.
+
+    :param conn_id: the connection.
+    :param conf: Spark properties; they go before the connection's.
+    :param arguments: those of :class:`~airflow_delta_merge.hooks.spark_submit.SparkSubmit`.
+    :ivar expected_seconds: how long what is merged next will take about, without Spark's start; None if nobody knows.
+    """
+
+    def __init__(self, conn_id: str, conf: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        self.conn_id = conn_id
+        self.conf = dict(conf)
+        self.expected_seconds: float | None = None
+        self._arguments = {**arguments, "conn_id": conn_id}
+
+    @cached_property
+    def _connection(self) -> Connection:
+        # Each look goes to Airflow's API server.
+        return find_connection(self.conn_id)
+
+    @cached_property
+    def settings(self) -> ConnectionSettings:
+        """What the connection says beside where Spark runs.
+
+        :raises SparkConnectionError: when there is no such connection, or it says what isn't understood.
+        """
+        return ConnectionSettings.of(self._connection)
+
+    @cached_property
+    def s3_properties(self) -> dict[str, str]:
+        """What Spark is told of S3, keys among it: for the private properties file only.
+
+        :raises S3AccessError: when the connection that has them can't be used.
+        """
+        aws_conn_id = self.settings.aws_conn_id
+        return S3Access.of(aws_conn_id).spark_properties() if aws_conn_id is not None else {}
+
+    def given_properties(self) -> list[dict[str, Any]]:
+        """The Spark properties that whoever merges has given, secrets among them; the last ones go before."""
+        return [self.s3_properties, dict(self.settings.conf), self.conf]
+
+    def unprepared(self) -> SparkSubmit:
+        """One that only knows where Spark runs."""
+        return SparkSubmit(**self._arguments)
+
+    def for_merge(
+        self,
+        staging: Staging,
+        arguments: Sequence[str],
+        on_application: Callable[[SparkApplication], None] | None = None,
+        *,
+        parent: str | None = None,
+        waits: bool = True,
+    ) -> SparkSubmit:
+        """One that merges.
+
+        :param staging: the merge's files; properties are added to them.
+        :param arguments: the job's, beside those that name files.
+        :param on_application: called when the Spark application has started.
+        :param parent: the process with which the job ends, if it runs here; this one by default.
+        :param waits: whether it waits for the end of an application whose driver runs on the cluster.
+        :raises DeltaMergeError: when anything is missing that it needs.
+        """
+        submit = self._new(staging, on_application)
+        if submit.is_cluster:
+            check_cluster_mode(self.conn_id, submit.master, self.settings)
+            if not waits:
+                check_deferrable(self.conn_id, submit.master)
+            on_yarn = submit.master.startswith("yarn")
+            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn, waits=waits))
+        else:
+            submit.keep_here(staging, arguments, parent or str(os.getpid()))
+        self._equip(submit, staging)
+        return submit
+
+    def for_result(self, staging: Staging, cluster_mode: ClusterMode) -> SparkSubmit:
+        """One that has what the merge had whose result it is to fetch.
+
+        :raises DeltaMergeError: as :meth:`for_merge`.
+        """
+        submit = self._new(staging)
+        submit.cluster_mode = cluster_mode
+        self._equip(submit, staging)
+        return submit
+
+    def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
+        policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
+        policy.check_conf(self._property_names())
+        if policy.allowed_locations is not None:
+            staging.write_allowed_locations(policy.allowed_locations)
+        return SparkSubmit(
+            **self._arguments | {"jars": self._further_jars()},
+            py_files=str(staging.py_files),
+            properties_file=str(staging.properties),
+            temporary=str(staging.temporary),
+            on_application=on_application,
+        )
+
+    def _equip(self, submit: SparkSubmit, staging: Staging) -> None:
+        """Give it Java, properties and jars."""
+        _, java_version = check_java()
+        submit.check_master()
+        staging.write_properties(self._properties(submit, staging))
+        submit.add_jars(delta_jars())
+        if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
+            submit.java_options += [*archive_options(java_version), *self._compiler_options()]
+        if self.settings.s3a_jars:
+            submit.add_jars(s3a_jars(), on_class_path=False)  # the archive is for a class path without them
+
+    def _compiler_options(self) -> list[str]:
+        """Java's second compiler makes long work fast; what is short ends before that pays off."""
+        if self.expected_seconds is None:
+            return []
+        short = self.expected_seconds <= SHORT_SECONDS
+        how = "without" if short else "with"
+        log.info("The last run merged in %.1f s: Java runs %s its second compiler", self.expected_seconds, how)
+        return ["-XX:TieredStopAtLevel=1"] if short else []
+
+    def _property_names(self) -> list[str]:
+        """The properties that this merge sets by itself, also by arguments of other names that load code or say who."""
+        by_argument = {
+            "jars": "spark.jars",
+            "packages": "spark.jars.packages",
+            "yarn_queue": "spark.yarn.queue",
+            "keytab": "spark.kerberos.keytab",
+            "principal": "spark.kerberos.principal",
+            "proxy_user": "proxy_user",  # there is no property of the kind
+        }
+        return [*self.conf, *(name for argument, name in by_argument.items() if self._arguments[argument])]
+
+    def _further_jars(self) -> str | None:
+        return ",".join(filter(None, [self.settings.jars, self._arguments["jars"]])) or None
+
+    def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
+        defaults: dict[str, Any] = {
+            "spark.log.level": "WARN",
+            # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
+            "spark.sql.variable.substitute": "false",
+            # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
+            "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
+        }
+        if submit.is_local:
+            defaults |= {
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": max(2, submit.local_cores),
+                "spark.databricks.delta.snapshotPartitions": 2,
+                # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
+                "spark.sql.warehouse.dir": staging.folder / "warehouse",
+            }
+        properties = {**defaults, **self.s3_properties, **self.settings.conf, **self.conf}
+        return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
