@@ -429,7 +429,12 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger, YarnMergeTrigger
 
         if not isinstance(started, KeptApplication):
-            name = started.application.id if started.application else started.cluster_mode.submission
+            name = started.cluster_mode.submission
+            if started.application is not None:
+                name = started.application.id
+                # Airflow stores the links when a task is deferred, too.
+                address = address_while_running(history_server_url, started.application)
+                self.link_addresses[SparkApplicationLink().xcom_key] = address
             self.log.info("Spark runs on YARN, as %s; a triggerer follows it there.", name)
             return YarnMergeTrigger(**started.to_dict(), deadline=deadline)
         host = socket.gethostname()

@@ -160,7 +160,7 @@ class YarnMergeTrigger(_ApplicationTrigger):
 
     It runs on any machine that reaches the ResourceManager. What the driver prints stands in its log on the cluster;
     the task's log has the states by which YARN calls the application. When a user clears or marks the task, or deletes
-    its run, YARN is told to kill the application.
+    its run, the application is killed through YARN.
 
     :param cluster_mode: the parameters of :class:`~airflow_delta_merge.hooks.cluster_mode.ClusterMode`.
     :param application: the parameters of :class:`~airflow_delta_merge.hooks.spark_application.SparkApplication`, as far

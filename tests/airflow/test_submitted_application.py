@@ -257,6 +257,12 @@ def test_only_a_user_kills_it_not_a_change_of_triggerers(
     assert (yarn.application["state"] == "KILLED") is kills
 
 
+def test_one_that_has_ended_is_left_alone(yarn: FakeYarn) -> None:
+    yarn.ended("FINISHED", "SUCCEEDED")
+    submitted(yarn).kill()
+    assert {method for method, _, _ in yarn.asked} == {"GET"}
+
+
 def test_a_kill_is_tried_again_and_does_not_hold_up_the_triggerer(yarn: FakeYarn) -> None:
     follower = trigger(yarn)
     yarn.answer = (503, "starting")
