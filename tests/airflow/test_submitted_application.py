@@ -66,10 +66,9 @@ class FakeYarn:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def get(self, query: dict[str, str]) -> Any:
-        assert query["applicationTags"] == TAG
-        states = query.get("states")
-        found = self.application is not None and (states is None or self.application["state"] in states.split(","))
-        return {"apps": {"app": [self.application]} if found else None}
+        known = self.application if query["applicationTags"] == TAG else None
+        found = known is not None and ("states" not in query or known["state"] in query["states"].split(","))
+        return {"apps": {"app": [known]} if found else None}
 
     def kill(self, _: dict[str, str]) -> Any:
         self.ended("KILLED", "KILLED")

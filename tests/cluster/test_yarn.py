@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import psutil
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, to_json
+from airflow_delta_merge.hooks import submitted_application
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
@@ -33,6 +35,7 @@ from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
 from tests.airflow.once import Once, applied, running, with_canary
 from tests.airflow.test_dags import Run
+from tests.airflow.test_submitted_application import FakeYarn
 from tests.cluster.processes import config, rows
 from tests.cluster.standalone import wait_until
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
@@ -287,6 +290,29 @@ def test_the_next_try_ends_what_a_deferred_one_has_left(cluster: Yarn, table: Pa
     assert (result.num_inserted_rows, result.version, tables.versions(table)) == (10, 1, [0, 1])
     assert the_application(cluster, "left")["state"] == "KILLED"
     nothing_is_left_but_uploads(tmp_path)
+
+
+@pytest.mark.slow
+def test_when_yarn_has_forgotten_it_the_result_decides_and_then_the_log(
+    cluster: Yarn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitted_application, "UNKNOWN_SECONDS", 1.0)
+    who, what = MergeIdentity(application_id="forgotten", generation=1), config(table, rows(0, 10, "old"))
+    begun = started(what, "forgotten", who)
+    wait_until(lambda: the_application(cluster, "forgotten")["state"] == "FINISHED", 120)
+    other = FakeYarn()
+    try:
+        mode = replace(begun.cluster_mode, resource_manager=ResourceManager(other.address))
+        forgotten = SubmittedApplication(mode, begun.application)
+        assert finished(forgotten, table).num_inserted_rows == 10
+        said = r"YARN no longer knows Spark application .* the next try finds that in the table's log"
+        with pytest.raises(DeltaMergeException, match=said):
+            finished(forgotten, table, exactly_once=True)
+    finally:
+        other.stop()
+    again = finished(started(what, "forgotten again", who), table, exactly_once=True)
+    assert (again.already_committed, again.num_inserted_rows, tables.versions(table)) == (True, 10, [0, 1])
+    nothing_is_left(cluster, tmp_path, "forgotten again")
 
 
 @pytest.mark.slow
