@@ -10,15 +10,19 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.sdk.log import mask_secret
 
 from airflow_delta_merge.hooks import submitted_application
 from airflow_delta_merge.hooks.cluster_mode import ClusterMode
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError, YarnApplication
@@ -235,6 +239,22 @@ def test_the_latest_of_several_is_meant() -> None:
     assert found == YarnApplication(
         id="application_1_3", state="RUNNING", succeeded=False, address=None, diagnostics=""
     )
+
+
+def test_the_result_goes_before_what_yarn_says(yarn: FakeYarn, tmp_path: Path) -> None:
+    """Whatever became of the application, and whether YARN still knows it."""
+    yarn.application = None
+    begun = submitted(yarn)
+    begun.cluster_mode = replace(begun.cluster_mode, result_path=tmp_path.as_uri())
+    result = tmp_path / "airflow_delta_merge_me" / f"{TAG}.json"
+    result.parent.mkdir()
+    result.write_text('{"result": {"version": 1}}')
+    mask_secret("s3cret-of-yarn")
+    lost = ApplicationEnd(error="YARN no longer knows it, says s3cret-of-yarn.", exit_code=1)
+    finished = DeltaMergeHook().finish(begun, lost)
+    assert (finished.outcome, finished.error, result.parent.exists()) == ({"result": {"version": 1}}, None, False)
+    finished = DeltaMergeHook().finish(begun, lost)
+    assert (finished.outcome, finished.error) == (None, "YARN no longer knows it, says ***.")
 
 
 class Ti:
