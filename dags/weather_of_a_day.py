@@ -5,8 +5,11 @@ The runs of different days keep to their own rows, also on days with 23 or 25 ho
 
 from __future__ import annotations
 
+import shutil
+import uuid
+
 import pendulum
-from airflow.sdk import dag
+from airflow.sdk import dag, task
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 import flights_feed
@@ -23,11 +26,21 @@ from airflow_delta_merge.patterns import Sync
     tags=["delta-merge", "pattern"],
 )
 def weather_of_a_day() -> None:
+    @task
+    def year() -> str:
+        """Put the whole year where Spark's executors reach it, too, and return its path."""
+        path = flights_feed.FOLDER / "feeds" / "weather.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        copy = path.with_name(f".{uuid.uuid4()}")  # runs of other days may read meanwhile
+        shutil.copy(flights_feed.packaged_data() / "weather.csv", copy)
+        copy.rename(path)
+        return str(path)
+
     DeltaMergeOperator(
         task_id="merge",
         target=str(flights_feed.FOLDER / "weather"),
         source={
-            "path": str(flights_feed.packaged_data() / "weather.csv"),  # the whole year
+            "path": year(),
             "options": {"header": True, "inferSchema": True},
             "select": "SELECT origin, time_hour AS observed_at, temp, wind_speed, visib FROM source",
         },
