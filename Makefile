@@ -3,13 +3,14 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help java install demo test test-all test-cluster test-s3 test-browser errors lint format fuzz chaos bench docs clean \
-	build test-wheel test-lowest licenses sbom
+	build test-wheel test-lowest licenses sbom compose-check
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 CLASSES := .venv/.classes
 INSTALLED_FOR_BENCH := .venv/.installed-bench
 INSTALLED_FOR_BROWSER := .venv/.installed-browser
+INSTALLED_FOR_COMPOSE := .venv/.installed-compose
 DOCS := .cache/docs
 INSTALLED_FOR_DOCS := $(DOCS)/.installed
 RELEASE := .cache/release
@@ -30,7 +31,7 @@ WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=
 test test-cluster test-s3 test-browser chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 java:
 	@scripts/check_java.sh
@@ -69,6 +70,9 @@ test-browser: java install $(INSTALLED_FOR_BROWSER) ## The provider in Airflow's
 	@scripts/chromium.sh
 	@$(BIN)/pytest tests/browser --all-cases $(ARGS)
 
+compose-check: java install $(INSTALLED_FOR_COMPOSE) ## docker-compose.yaml without Docker: linted, its images' steps run, its services run as processes
+	@$(BIN)/python -m tests.compose.check
+
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
 	@$(BIN)/python -m tests.differential.errors $(ARGS)
 
@@ -89,6 +93,10 @@ $(INSTALLED_FOR_BENCH): $(INSTALLED)
 
 $(INSTALLED_FOR_BROWSER): $(INSTALLED)
 	@scripts/uv.sh sync --frozen --quiet --inexact --group browser
+	@touch $@
+
+$(INSTALLED_FOR_COMPOSE): $(INSTALLED)
+	@scripts/uv.sh sync --frozen --quiet --inexact --group compose
 	@touch $@
 
 docs: $(INSTALLED_FOR_DOCS) ## The documentation as a site in the folder site; a link or an anchor that leads nowhere fails

@@ -1,4 +1,4 @@
-"""What ``docker-compose.yaml`` and its Dockerfiles say, as a compose reads them: with variables, anchors and defaults."""
+"""What ``docker-compose.yaml`` and its Dockerfiles say, read as by a compose: with variables and anchors."""
 
 from __future__ import annotations
 

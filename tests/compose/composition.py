@@ -34,9 +34,7 @@ class Composition:
     :param say: gets a line for each thing that happens.
     """
 
-    def __init__(
-        self, services: Mapping[str, Service], images: Path, folder: Path, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, services: Mapping[str, Service], images: Path, folder: Path, say: Callable[[str], None]) -> None:
         self.services = services
         self.folder = folder
         self.logs = folder / "logs"

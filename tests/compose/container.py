@@ -1,7 +1,7 @@
 """What a container is made of without Docker: a folder as root, and namespaces of Linux.
 
-The files of the base image are those of this Debian, read only: ``/usr`` and a few more. All else is the container's own,
-so a path that the image doesn't make and the compose file doesn't mount isn't there.
+Files of the base image are those of this Debian, ``/usr`` and a few more. All else is the container's own, so a path
+that the image doesn't make and the compose file doesn't mount isn't there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import IO
 ENTER = Path(__file__).with_name("enter.sh")
 _FROM_THE_MACHINE = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _SETTINGS = (
-    *("alternatives", "ca-certificates", "default", "group", "host.conf", "java-17-openjdk", "ld.so.cache", "localtime"),
-    *("mime.types", "nsswitch.conf", "passwd", "postgresql-common", "protocols", "resolv.conf", "services", "ssl"),
+    *("alternatives", "ca-certificates", "group", "java-17-openjdk", "ld.so.cache", "localtime", "mime.types"),
+    *("nsswitch.conf", "passwd", "protocols", "resolv.conf", "services", "ssl"),
 )
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.compose.compose_file import ROOT, Dockerfile
@@ -15,7 +16,7 @@ from tests.compose.container import Container, make_base
 _DEBIAN_PACKAGES = re.compile(r"(?:\S*/)?deploy/debian\.sh (?P<packages>.+)")
 #: How this machine reaches registries; Docker's builds have settings of their own for that.
 _NETWORK = re.compile(
-    r"(PIP|UV)_(CERT|INDEX_URL|DEFAULT_INDEX|NATIVE_TLS|SYSTEM_CERTS)|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|\w+_proxy", re.IGNORECASE
+    r"(PIP|UV)_(CERT|INDEX_URL|DEFAULT_INDEX|SYSTEM_CERTS)|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|\w+_proxy", re.IGNORECASE
 )
 #: Not looked at: what they say counts when a container starts.
 _LATER = ("ENV", "WORKDIR", "USER", "CMD", "ENTRYPOINT")
@@ -74,7 +75,8 @@ def _run(image: Path, folder: str, command: str, environment: dict[str, str], uv
         return
     # The wheels are the only thing that this build has from an earlier one.
     network = {name: value for name, value in os.environ.items() if _NETWORK.fullmatch(name)}
-    own = network | environment | {"UV_NO_CACHE": "0", "UV_CACHE_DIR": "/uv-cache", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    with_cache = {"UV_NO_CACHE": "0", "UV_CACHE_DIR": "/uv-cache"}
+    own = network | environment | with_cache | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     container = Container(image, [(uv_cache, "/uv-cache")], own, folder=folder)
     with log.open("ab") as output:
         done = container.start(["/bin/sh", "-c", command], output).wait()
@@ -88,3 +90,17 @@ def _look_for(packages: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ImageError(f"Debian's packages {' '.join(packages)} can't be installed: {done.stderr.strip()}")
+
+
+def main(dockerfile: str, images: str, uv_cache: str) -> None:
+    name = Path(dockerfile).parent.name
+    image = Path(images, name)
+    image.mkdir()
+    try:
+        build(dockerfile, image, Path(uv_cache), Path(images, f"{name}.log"))
+    except ImageError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,114 @@
+"""``make compose-check``: the compose file and its images without Docker.
+
+``python -m tests.compose.check`` lints the files, makes the images by the very steps of their Dockerfiles, and runs the
+services by the very commands, settings and health checks of the compose file, in namespaces of Linux: each with a root
+folder, volumes and a user of its own, all in one network that has nothing else in it. Whatever becomes of this process,
+the kernel ends the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from tests.compose.compose_file import ROOT, services
+from tests.compose.composition import POSTGRES_PROGRAMS
+from tests.compose.lint import LintError, lint
+
+FOLDER = ROOT / ".cache" / "compose"
+UV_CACHE = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache" / "uv")
+#: Folder and process are the children's; setpriv lets the kernel end unshare with this process, and unshare all others.
+_APART = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
+
+
+class CheckError(Exception):
+    """The check can't go on; the message says why."""
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, _leave)
+    started = time.time()
+
+    def say(text: str) -> None:
+        print(f"[{time.time() - started:4.0f} s] {text}", flush=True)
+
+    try:
+        say(lint(FOLDER / "node"))
+        _check_machine()
+        _start_afresh()
+        env_file = _env_file()
+        dockerfiles = sorted({each.dockerfile for each in services(env_file).values() if each.dockerfile})
+        UV_CACHE.mkdir(parents=True, exist_ok=True)
+        for dockerfile in dockerfiles:
+            _apart([], "tests.compose.image", dockerfile, FOLDER / "images", UV_CACHE)
+            say(f"{dockerfile}: its steps ran in a clean folder")
+        _apart(["--net"], "tests.compose.inside", FOLDER / "images", FOLDER / "run", env_file, started)
+    except (CheckError, LintError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("The check was stopped.", file=sys.stderr)
+        return 130
+    say("Done")
+    return 0
+
+
+def _check_machine() -> None:
+    """Whether this machine has what stands for Docker.
+
+    :raises CheckError: when it hasn't, and it can't be installed.
+    """
+    if not list(POSTGRES_PROGRAMS.glob("*/bin/postgres")) or not shutil.which("setpriv"):
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql", "util-linux"]
+        done = os.geteuid() == 0 and shutil.which("apt-get") and subprocess.run(install, check=False).returncode == 0
+        if not done:
+            raise CheckError(f"Postgres or setpriv is missing: install them with `sudo {' '.join(install)}`.")
+    if os.geteuid() != 0:
+        raise CheckError("The check needs root, for users and folders like containers' own: `sudo make compose-check`.")
+    if subprocess.run([*_APART, "--net", "/bin/true"], check=False).returncode != 0:
+        raise CheckError("No namespaces can be made on this machine (unshare fails), so nothing stands for containers.")
+
+
+def _start_afresh() -> None:
+    for name in ("images", "run"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        (FOLDER / name).mkdir(parents=True)
+
+
+def _env_file() -> Path:
+    """An ``.env`` as the users make it, of a copy of the example."""
+    folder = FOLDER / "run" / "project"
+    (folder / "deploy").mkdir(parents=True)
+    shutil.copy(ROOT / ".env.example", folder)
+    script = shutil.copy(ROOT / "deploy" / "new_env.sh", folder / "deploy")
+    subprocess.run([script], check=True)
+    return folder / ".env"
+
+
+def _apart(options: list[str], module: str, *arguments: object) -> None:
+    """Run a module of Python in namespaces of its own.
+
+    :raises CheckError: when it fails; it has said why.
+    """
+    command = [*_APART, *options, sys.executable, "-m", module, *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    try:
+        if process.wait() != 0:
+            raise CheckError(f"{module} ended with exit code {process.returncode}.")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _leave(signum: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
