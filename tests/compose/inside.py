@@ -109,16 +109,22 @@ def _run_dags(composition: Composition, airflow: Airflow, say: Any) -> None:
     said: set[tuple[str, str]] = set()
 
     def have_ended() -> bool:
+        open_runs: set[tuple[str, str]] = set()
         for dag_id in DAYS:
             for run in airflow.runs(dag_id):
                 key = (dag_id, run["dag_run_id"])
+                open_runs |= {key} if run["state"] in ("queued", "running") else set()
                 if run["state"] == "failed":
                     raise CompositionError(f"{dag_id}: the run {run['dag_run_id']} failed: {_task_logs(composition)}")
                 if run["state"] == "success" and key not in said:
                     said.add(key)
                     say(f"{dag_id}: {run['dag_run_id']} succeeded")
         by_hand = ("weather_of_a_day", WEATHER_RUN["dag_run_id"]) in said
-        return by_hand and all(sum(each == dag_id for each, _ in said) >= runs for dag_id, runs in DAYS.items())
+        return (
+            by_hand
+            and not open_runs
+            and all(sum(each == dag_id for each, _ in said) >= runs for dag_id, runs in DAYS.items())
+        )
 
     _wait(composition, have_ended, "the DAGs' runs to end")
 
