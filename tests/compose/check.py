@@ -9,15 +9,17 @@ the kernel ends the others.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from tests.compose.compose_file import ROOT, services
+from tests.compose.compose_file import ROOT, Service, services
 from tests.compose.composition import POSTGRES_PROGRAMS
 from tests.compose.lint import LintError, lint
 
@@ -40,9 +42,9 @@ def main() -> int:
 
     try:
         say(lint(FOLDER / "node"))
-        _check_machine()
         _start_afresh()
         env_file = _env_file()
+        _check_machine(services(env_file))
         dockerfiles = sorted({each.dockerfile for each in services(env_file).values() if each.dockerfile})
         UV_CACHE.mkdir(parents=True, exist_ok=True)
         for dockerfile in dockerfiles:
@@ -59,20 +61,29 @@ def main() -> int:
     return 0
 
 
-def _check_machine() -> None:
-    """Whether this machine has what stands for Docker.
+def _check_machine(composed: Mapping[str, Service]) -> None:
+    """Whether this machine has what stands for Docker, with Debian's Postgres installed if it is missing.
 
-    :raises CheckError: when it hasn't, and it can't be installed.
+    :raises CheckError: when it hasn't.
     """
-    if not list(POSTGRES_PROGRAMS.glob("*/bin/postgres")) or not shutil.which("setpriv"):
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql", "util-linux"]
-        done = os.geteuid() == 0 and shutil.which("apt-get") and subprocess.run(install, check=False).returncode == 0
-        if not done:
-            raise CheckError(f"Postgres or setpriv is missing: install them with `sudo {' '.join(install)}`.")
     if os.geteuid() != 0:
-        raise CheckError("The check needs root, for users and folders like containers' own: `sudo make compose-check`.")
-    if subprocess.run([*_APART, "--net", "/bin/true"], check=False).returncode != 0:
+        raise CheckError("The check needs root, for users and folders like those of containers: run it in a container.")
+    if not shutil.which("unshare") or subprocess.run([*_APART, "--net", "/bin/true"], check=False).returncode != 0:
         raise CheckError("No namespaces can be made on this machine (unshare fails), so nothing stands for containers.")
+    postgres = next(each.image for each in composed.values() if each.image.startswith("postgres:"))
+    version = re.sub(r"postgres:(\d+).*", r"\1", postgres)
+    if not (POSTGRES_PROGRAMS / version / "bin" / "postgres").exists():
+        _install_postgres(version)
+
+
+def _install_postgres(version: str) -> None:
+    package = f"postgresql-{version}"
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", package]):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        if not shutil.which("apt-get") or subprocess.run(command, env=environment, check=False).returncode != 0:
+            raise CheckError(f"Postgres {version} is missing: install Debian's package {package}.")
+    # The package has started a server of its own, which nobody asked for.
+    subprocess.run(["pg_ctlcluster", version, "main", "stop"], check=False, capture_output=True)
 
 
 def _start_afresh() -> None:

@@ -117,3 +117,9 @@ def test_the_lake_is_where_the_workers_see_it(composed: dict[str, Service]) -> N
     with_lake = {name for name, each in composed.items() if ("lake", "/lake") in each.volumes}
     assert {"spark-worker-1", "spark-worker-2", "airflow-scheduler", "s3"} <= with_lake
     assert composed["airflow-scheduler"].environment["FLIGHTS_DEMO_FOLDER"].startswith("/lake/")
+
+
+def test_the_page_tells_of_each_service(composed: dict[str, Service]) -> None:
+    table = (ROOT / "docs/how_to/compose.md").read_text().partition("## The services")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == set(composed)
