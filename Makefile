@@ -70,8 +70,8 @@ test-browser: java install $(INSTALLED_FOR_BROWSER) ## The provider in Airflow's
 	@scripts/chromium.sh
 	@$(BIN)/pytest tests/browser --all-cases $(ARGS)
 
-compose-check: java install $(INSTALLED_FOR_COMPOSE) ## docker-compose.yaml without Docker: linted, its images' steps run, its services run as processes
-	@$(BIN)/python -m tests.compose.check
+compose-check: java install $(INSTALLED_FOR_COMPOSE) ## docker-compose.yaml without Docker: linted, its images' steps run, its services run as processes (ARGS=services for that part)
+	@$(BIN)/python -m tests.compose.check $(ARGS)
 
 errors: install ## The error conditions of MERGE, with the case that raises each (ARGS=--write for docs/errors.md)
 	@$(BIN)/python -m tests.differential.errors $(ARGS)

@@ -1,13 +1,14 @@
 """``make compose-check``: the compose file and its images without Docker.
 
-``python -m tests.compose.check`` lints the files, makes the images by the very steps of their Dockerfiles, and runs the
-services by the very commands, settings and health checks of the compose file, in namespaces of Linux: each with a root
-folder, volumes and a user of its own, all in one network that has nothing else in it. Whatever becomes of this process,
-the kernel ends the others.
+``python -m tests.compose.check [STAGE …]`` lints the files, makes the images by the very steps of their Dockerfiles,
+and runs the services by the very commands, settings and health checks of the compose file, in namespaces of Linux: each
+with a root folder, volumes and a user of its own, all in one network that has nothing else in it. Whatever becomes of
+this process, the kernel ends the others. Without the stage ``images`` those of the last time are taken.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,36 +30,50 @@ UV_CACHE = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache" / "uv")
 _APART = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
 
 
+STAGES = ("lint", "images", "services")
+
+
 class CheckError(Exception):
     """The check can't go on; the message says why."""
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="make compose-check", description="docker-compose.yaml without Docker.")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; by default all")
+    stages = set(parser.parse_args().stages or STAGES)
+    if unknown := stages - set(STAGES):
+        parser.error(f"there is no stage {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, _leave)
-    started = time.time()
-
-    def say(text: str) -> None:
-        print(f"[{time.time() - started:4.0f} s] {text}", flush=True)
-
     try:
-        say(lint(FOLDER / "node"))
-        _start_afresh()
-        env_file = _env_file()
-        _check_machine(services(env_file))
-        dockerfiles = sorted({each.dockerfile for each in services(env_file).values() if each.dockerfile})
-        UV_CACHE.mkdir(parents=True, exist_ok=True)
-        for dockerfile in dockerfiles:
-            _apart([], "tests.compose.image", dockerfile, FOLDER / "images", UV_CACHE)
-            say(f"{dockerfile}: its steps ran in a clean folder")
-        _apart(["--net"], "tests.compose.inside", FOLDER / "images", FOLDER / "run", env_file, started)
+        _check(stages, time.time())
     except (CheckError, LintError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("The check was stopped.", file=sys.stderr)
         return 130
-    say("Done")
     return 0
+
+
+def _check(stages: set[str], started: float) -> None:
+    def say(text: str) -> None:
+        print(f"[{time.time() - started:4.0f} s] {text}", flush=True)
+
+    if "lint" in stages:
+        say(lint(FOLDER / "node"))
+    if stages != {"lint"}:
+        _remove("run")
+        env_file = _env_file()
+        composed = services(env_file)
+        _check_machine(composed)
+        dockerfiles = sorted({each.dockerfile for each in composed.values() if each.dockerfile})
+    if "images" in stages:
+        _make_images(dockerfiles, say)
+    if "services" in stages:
+        if missing := [each for each in dockerfiles if not (FOLDER / "images" / Path(each).parent.name).is_dir()]:
+            raise CheckError(f"The images of {', '.join(missing)} are missing: run the stage images first.")
+        _apart(["--net"], "tests.compose.inside", FOLDER / "images", FOLDER / "run", env_file, started)
+    say("Done")
 
 
 def _check_machine(composed: Mapping[str, Service]) -> None:
@@ -86,10 +101,18 @@ def _install_postgres(version: str) -> None:
     subprocess.run(["pg_ctlcluster", version, "main", "stop"], check=False, capture_output=True)
 
 
-def _start_afresh() -> None:
-    for name in ("images", "run"):
-        shutil.rmtree(FOLDER / name, ignore_errors=True)
-        (FOLDER / name).mkdir(parents=True)
+def _make_images(dockerfiles: list[str], say: Callable[[str], None]) -> None:
+    _remove("images")
+    UV_CACHE.mkdir(parents=True, exist_ok=True)
+    for dockerfile in dockerfiles:
+        _apart([], "tests.compose.image", dockerfile, FOLDER / "images", UV_CACHE)
+        say(f"{dockerfile}: its steps ran in a clean folder")
+
+
+def _remove(name: str) -> None:
+    """Remove what the last time has left in a folder."""
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    (FOLDER / name).mkdir(parents=True)
 
 
 def _env_file() -> Path:

@@ -99,6 +99,7 @@ def main(dockerfile: str, images: str, uv_cache: str) -> None:
     try:
         build(dockerfile, image, Path(uv_cache), Path(images, f"{name}.log"))
     except ImageError as error:
+        shutil.rmtree(image)
         sys.exit(str(error))
 
 
