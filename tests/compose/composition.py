@@ -111,11 +111,6 @@ class Composition:
         for name in reversed(list(self._processes)):
             self.stop_service(name)
 
-    def run(self, service: str, *command: str) -> int:
-        """Run a command in the container of a service and return its exit code."""
-        with (self.logs / f"{service}.log").open("ab") as log:
-            return self._containers[service].start(command, log).wait()
-
     def _may_start(self, service: Service) -> bool:
         return all(self._is(other, condition) for other, condition in service.depends_on.items())
 

@@ -42,7 +42,7 @@ class Container:
     folder: str = "/"
     hostname: str = "image"
 
-    def start(self, command: Sequence[str], log: IO[bytes], *, session: bool = True) -> subprocess.Popen[bytes]:
+    def start(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a command; the process that is returned becomes the command's own."""
         mounts = [part for source, target in [*_base_mounts(), *self.mounts] for part in (str(source), target)]
         uid, gid = map(str, self.user)
@@ -53,7 +53,7 @@ class Container:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=session,
+            start_new_session=True,
         )
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def main(images: Path, folder: Path, env_file: Path, started: float) -> None:
         sys.exit(f"The check failed: {error}\nLogs: {composition.logs}")
 
 
-def _run_dags(composition: Composition, airflow: Airflow, say: Any) -> None:
+def _run_dags(composition: Composition, airflow: Airflow, say: Callable[[str], None]) -> None:
     expected = {path.stem for path in (ROOT / "dags").glob("*.py") if "@dag(" in path.read_text()}
     _wait(composition, lambda: airflow.dags() == expected, "the DAGs to be loaded")
     if airflow.call("/api/v2/importErrors")["total_entries"]:
@@ -129,7 +130,7 @@ def _run_dags(composition: Composition, airflow: Airflow, say: Any) -> None:
     _wait(composition, have_ended, "the DAGs' runs to end")
 
 
-def _wait(composition: Composition, condition: Any, what: str) -> None:
+def _wait(composition: Composition, condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + SECONDS_TO_RUN
     while not condition():
         composition.check()
@@ -148,7 +149,7 @@ def _task_logs(composition: Composition) -> str:
     return "\n".join(found[-3:])
 
 
-def _check_tables(composition: Composition, secrets: dict[str, str], say: Any) -> None:
+def _check_tables(composition: Composition, secrets: dict[str, str], say: Callable[[str], None]) -> None:
     """Compare the tables with what pandas makes of the same data."""
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
@@ -199,7 +200,7 @@ def _check_table_in_s3(secrets: dict[str, str]) -> int:
     return len(rows)
 
 
-def _check_cluster(composition: Composition, say: Any) -> None:
+def _check_cluster(composition: Composition, say: Callable[[str], None]) -> None:
     """The merges ran on the cluster, over both workers."""
     with urllib.request.urlopen(f"{SPARK_MASTER}/json/", timeout=10) as answer:
         state = json.load(answer)
@@ -212,7 +213,7 @@ def _check_cluster(composition: Composition, say: Any) -> None:
     say(f"The cluster ran {merges} merges, over both workers")
 
 
-def _check_secrets(composition: Composition, secrets: dict[str, str], say: Any) -> None:
+def _check_secrets(composition: Composition, secrets: dict[str, str], say: Callable[[str], None]) -> None:
     """No secret stands in a log or on a command line."""
     logs = [path for folder in (composition.logs, composition.volume("airflow-logs")) for path in folder.rglob("*")]
     logs += composition.root("spark-worker-1").glob("work/**/std*")
