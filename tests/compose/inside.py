@@ -181,10 +181,14 @@ def _check_table_in_s3(secrets: dict[str, str]) -> int:
 
     flights = flights_feed.read_flights()
     flights["seen_at"] = pd.to_datetime(flights["time_hour"])
+    flights["local_month"] = flights["seen_at"].dt.tz_convert("America/New_York").dt.strftime("%Y-%m")
     seen = flights[flights["dep_time"].notna() & flights["tailnum"].notna()]
-    month = seen["seen_at"].dt.tz_convert("America/New_York").dt.strftime("%Y-%m")
-    first = seen.groupby([month.rename("month"), "tailnum", "carrier"], as_index=False)["seen_at"].min()
-    last = first[first["month"] <= "2013-02"].sort_values(["month", "seen_at"]).drop_duplicates("tailnum", keep="last")
+    first = seen.groupby(["local_month", "tailnum", "carrier"], as_index=False)["seen_at"].min()
+    last = (
+        first[first["local_month"] <= "2013-02"]
+        .sort_values(["local_month", "seen_at"])
+        .drop_duplicates("tailnum", keep="last")
+    )
     options = {
         "AWS_ACCESS_KEY_ID": secrets["S3_ACCESS_KEY"],
         "AWS_SECRET_ACCESS_KEY": secrets["S3_SECRET_KEY"],
