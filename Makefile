@@ -2,8 +2,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all test-cluster test-s3 test-browser errors lint format fuzz chaos bench docs clean \
-	build test-wheel test-lowest licenses sbom compose-check
+.PHONY: help java install demo test test-all test-cluster test-s3 test-versions test-browser errors lint format fuzz chaos \
+	bench docs clean build test-wheel test-lowest licenses sbom compose-check
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -65,6 +65,9 @@ test-cluster: java install ## Merges on a standalone Spark cluster and on a YARN
 
 test-s3: java install ## Merges into tables in S3, by a server that the tests start themselves
 	@$(BIN)/pytest tests/object_storage --all-cases $(ARGS)
+
+test-versions: java install ## The differential core on each version of Spark and Delta, some 4 minutes each (ARGS="--only 4.1-4.2"; --write for the docs)
+	@$(BIN)/python -m tests.versions $(ARGS)
 
 test-browser: java install $(INSTALLED_FOR_BROWSER) ## The provider in Airflow's UI, seen by a Chromium (ARGS=--screenshots for the pictures of the docs)
 	@scripts/chromium.sh

@@ -27,14 +27,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.spark_home import SparkHome
 
 DELTA_VERSION = "4.4.0"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 FOLDER_VARIABLE = "AIRFLOW_DELTA_MERGE_JARS"
 MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
 
+#: The jar that differs between versions of Spark, by their minor version.
+SHA256_OF_DELTA_SPARK = {
+    "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+}
 SHA256_OF_ARTIFACT = {
-    "delta-spark_4.2_2.13": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
     "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     "delta-kernel-api": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
     "delta-kernel-defaults": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
@@ -78,7 +84,24 @@ class Jar:
         return "/".join([base.rstrip("/"), *self.group.split("."), self.artifact, self.version, self.file_name])
 
 
-_DELTA_JARS = [Jar("io.delta", artifact, DELTA_VERSION, sha256) for artifact, sha256 in SHA256_OF_ARTIFACT.items()]
+def jars_for(spark: str | None = None) -> list[Jar]:
+    """Delta's jars for a version of Spark.
+
+    :param spark: Spark's version; by default that of the Spark that spark-submit starts here.
+    :raises DeltaJarsError: when none are known for it.
+    """
+    home = SparkHome.of()
+    version = spark or home.version or max(SHA256_OF_DELTA_SPARK)
+    minor = ".".join(version.split(".")[:2])
+    if minor not in SHA256_OF_DELTA_SPARK:
+        known = ", ".join(SHA256_OF_DELTA_SPARK)
+        raise DeltaJarsError(
+            f"Merges run on Spark {known}, and this is Spark {version}{f' (in {home.path})' if spark is None else ''}. "
+            "Install a pyspark of one of these versions beside Airflow, or let SPARK_HOME or the connection's "
+            "spark_binary point to one."
+        )
+    delta_spark = Jar("io.delta", f"delta-spark_{minor}_2.13", DELTA_VERSION, SHA256_OF_DELTA_SPARK[minor])
+    return [delta_spark, *(Jar("io.delta", name, DELTA_VERSION, sha256) for name, sha256 in SHA256_OF_ARTIFACT.items())]
 
 
 def jars_folder() -> Path:
@@ -89,20 +112,23 @@ def jars_folder() -> Path:
     return Path.home() / ".cache" / "airflow_delta_merge" / "jars" / DELTA_VERSION
 
 
-def delta_jars() -> list[str]:
+def delta_jars(spark: str | None = None) -> list[str]:
     """The absolute paths of Delta's jars, fetched first if they are missing or damaged.
 
-    :raises DeltaJarsError: when a jar is neither there nor to be had; the message tells how to bring it there.
+    :param spark: Spark's version; by default that of the Spark that spark-submit starts here.
+    :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or when
+        none is known for that Spark.
     """
-    return fetched(_DELTA_JARS)
+    return fetched(jars_for(spark))
 
 
-def have_delta_jars() -> bool:
+def have_delta_jars(spark: str | None = None) -> bool:
     """Whether Delta's jars are all on this machine; if not, the first that is missing can at least be fetched.
 
+    :param spark: as for :func:`delta_jars`.
     :raises DeltaJarsError: when it can't.
     """
-    return have(_DELTA_JARS)
+    return have(jars_for(spark))
 
 
 def fetched(jars: Iterable[Jar]) -> list[str]:
@@ -210,10 +236,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
     parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
     parser.add_argument("--s3a", action="store_true", help="those of Hadoop's S3A driver too")
+    parser.add_argument("--spark", help="the version of Spark they are for; by default that of this environment's")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        found = delta_jars()
+        found = delta_jars(options.spark)
         if options.s3a:
             from airflow_delta_merge.s3a_jars import s3a_jars  # it imports this module
 

@@ -11,6 +11,7 @@ from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors, trees_of
+from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import NO_GUARDS, MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -54,6 +55,7 @@ def merge(
         the table is as it was.
     """
     gateway = Gateway(spark)
+    require_tried(gateway.versions)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     with statements_of(gateway, config, create=True, allowed=allowed) as statement:
@@ -97,6 +99,7 @@ def merge_sql(
         the table is as it was.
     """
     gateway = Gateway(spark)
+    require_tried(gateway.versions)
     once = None if identity is None else ExactlyOnce(identity, digest(statement))
     return until_committed(
         gateway,
@@ -125,6 +128,7 @@ def plan(
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
     gateway = Gateway(spark)
+    require_tried(gateway.versions)
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     with statements_of(gateway, config, create=False, allowed=allowed) as statement:
         command = _command(gateway, statement(), update_only_changed=config.update_only_changed, allowed=allowed)

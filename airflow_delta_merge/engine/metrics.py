@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_delta_merge.engine.delta_jvm.versions import NOT_EVERYWHERE
+
 
 class MergeMetrics:
     """The SQL metrics of one merge, by Delta's names, with the time each phase took (milliseconds)."""
@@ -35,8 +37,9 @@ class MergeMetrics:
 
     def set(self, **values: int) -> None:
         for name, value in values.items():
-            self._sql_metrics[name].set(value)
-            self.values[name] = value
+            if name in self._sql_metrics or name not in NOT_EVERYWHERE:
+                self._sql_metrics[name].set(value)
+                self.values[name] = value
 
     def read_back(self) -> None:
         """Take the values that Delta's own steps have set."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import is_of_type
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
+from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import SourceExpectationError
 from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
 
@@ -67,7 +68,7 @@ class SourceCheck:
         try:
             column = source.select(_column(name))
         except PySparkException as error:
-            missing = str(error.getCondition()).startswith("UNRESOLVED_COLUMN")
+            missing = str(condition_of(error)).startswith("UNRESOLVED_COLUMN")
             return f"there is no column {name}" if missing else first_line(error)
         if not type_ or is_of_type(self._gateway, column, type_):
             return ""

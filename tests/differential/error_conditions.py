@@ -64,12 +64,15 @@ def short(error: Exception | None) -> str:
 def _conditions(error: BaseException | None) -> Iterator[str]:
     from pyspark.errors import PySparkException
 
-    if isinstance(error, PySparkException) and (condition := error.getCondition()):
+    from airflow_delta_merge.engine.delta_jvm.versions import condition_of
+
+    if isinstance(error, PySparkException) and (condition := condition_of(error)):
         yield condition
     for java_error in _java_chain(error):
         condition = None
-        with suppress(Exception):  # not every Throwable has it
-            condition = java_error.getCondition()
+        for name in ("getCondition", "getErrorClass"):  # Spark 3.5 has only the second; not every Throwable has one
+            with suppress(Exception):
+                condition = condition or getattr(java_error, name)()
         if condition:
             yield condition
 

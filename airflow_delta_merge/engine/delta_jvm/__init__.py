@@ -2,7 +2,7 @@
 
 The rest of the engine sees DataFrames, Columns and plain Python values, and passes the JVM objects it gets from
 here (file sequences, metadata) back without looking inside. What is known here was read from Delta 4.4's and
-Spark 4.2's sources; what differs in other versions belongs here too.
+Spark 4.2's sources; what differs in other versions is in :mod:`~airflow_delta_merge.engine.delta_jvm.versions`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 
 
@@ -29,7 +30,7 @@ def find_and_write_changes(
         else:
             changes = _find_and_write(gateway, command, transaction)
         command.checkNonDeterministicSource(session)
-        command.setOperationNumSourceRowsMetric()
+        versions.set_num_source_rows(gateway, command)
     finally:
         kept = command.materializedSourceRDD()
         if kept.isDefined():

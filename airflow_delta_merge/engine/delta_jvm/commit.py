@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import java_origin
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
 
@@ -48,7 +49,7 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
     if user_metadata is None:
         yield
         return
-    sessions = gateway.module("org.apache.spark.sql.classic.SparkSession")
+    sessions = gateway.module(versions.session_class(gateway))
     before = sessions.getActiveSession()
     clone = gateway.session.cloneSession()
     clone.conf().set(USER_METADATA, user_metadata)

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
+from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 _P = ParamSpec("_P")
@@ -38,7 +39,7 @@ def merge_error(error: BaseException) -> MergeExecutionError:
     origin = java_origin(error)
     if origin is None:
         assert isinstance(error, PySparkException)
-        return MergeExecutionError(str(error), condition=error.getCondition(), sql_state=error.getSqlState())
+        return MergeExecutionError(str(error), condition=condition_of(error), sql_state=error.getSqlState())
     return from_throwable(origin)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import pyspark.errors.utils as pyspark_errors
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm.versions import Versions
 from airflow_delta_merge.exceptions import MergeConfigError
 
 JavaObject = Any
@@ -42,7 +43,7 @@ class Gateway:
         self._classes: dict[str, JavaObject] = {}
         self._modules: dict[str, JavaObject] = {}
         # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
-        self.java_class("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
+        self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
     def java_class(self, name: str) -> JavaObject:
         """A class by its full name, to construct it or call its static methods.
@@ -72,15 +73,19 @@ class Gateway:
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """One Scala sequence of two."""
-        return first.concat(second)
+        return versions.concat(self, first, second)
 
     def some(self, value: JavaObject) -> JavaObject:
         return self.java_class("scala.Some")(value)
 
     def some_long(self, number: int) -> JavaObject:
-        """A Scala ``Some[Long]``; py4j by itself makes small numbers Integers."""
-        optional = self.java_class("java.util.OptionalLong").of(number)
-        return self.java_class("scala.jdk.javaapi.OptionConverters").toScala(optional)
+        """A Scala ``Some[Long]``."""
+        return versions.some_long(self, number)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """What Spark and Delta are of the session."""
+        return Versions(spark=str(self.spark.version), delta=str(self.module("io.delta.package").VERSION()))
 
     @property
     def none(self) -> JavaObject:
@@ -88,15 +93,15 @@ class Gateway:
 
     def column(self, expression: JavaObject) -> Column:
         """A resolved expression as a Column."""
-        return ClassicColumn(self.module("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+        return versions.column(self, expression)
 
     def data_frame(self, plan: JavaObject) -> DataFrame:
         """An analysed logical plan as a DataFrame with the plan's attributes."""
-        return self.wrap(self.module("org.apache.spark.sql.classic.Dataset").ofRows(self.session, plan))
+        return versions.data_frame(self, plan)
 
     def wrap(self, frame: JavaObject) -> DataFrame:
         """A JVM DataFrame as PySpark's."""
-        return ClassicDataFrame(frame, self.spark)
+        return versions.frame(self, frame)
 
     # Session
 
@@ -139,9 +144,7 @@ class Gateway:
         :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
         """
         observing, values = self.observing(frame, observed)
-        level = self.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
-        checkpointed = jdf(observing).localCheckpoint(True, level)
-        return self.wrap(checkpointed), values()
+        return self.wrap(versions.checkpoint(self, jdf(observing), storage_level)), values()
 
     def observing(self, frame: DataFrame, observed: Sequence[Column]) -> tuple[DataFrame, Callable[[], dict[str, Any]]]:
         """A DataFrame that is aggregated when it is next computed.
@@ -181,7 +184,7 @@ class Gateway:
         One compressed bitmap a group is kept, so counting millions of row indexes costs kilobytes.
         """
         portable = self.delta("deletionvectors.RoaringBitmapArrayFormat").Portable()
-        expression = self.module("org.apache.spark.sql.classic.ExpressionUtils").expression(jc(numbers))
+        expression = versions.expression(self, jc(numbers))
         aggregator = self.java_class("org.apache.spark.sql.catalyst.expressions.aggregation.BitmapAggregator")
         bitmap = aggregator(expression, portable)
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
@@ -224,7 +227,7 @@ class _CallSites:
     def leave_out(self) -> None:
         with self._lock:
             if not self._users:
-                self._before = getattr(pyspark_errors, self._setting)
+                self._before = getattr(pyspark_errors, self._setting, None)  # Spark 3.5 tells no lines at all
             self._users += 1
             setattr(pyspark_errors, self._setting, False)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
@@ -38,7 +39,7 @@ def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge) -> Iterator[No
         values = statement.command.metrics().values().toSeq()
         metrics.postDriverMetricUpdates(context.sc(), str(number), values)
         ended = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionEnd")
-        _post(gateway, ended(number, _now(), gateway.some(failure), gateway.none))
+        _post(gateway, ended(*versions.of_execution(gateway, [number, _now(), gateway.some(failure)], begins=False)))
 
 
 def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObject:
@@ -47,7 +48,7 @@ def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObj
     empty = gateway.module("scala.collection.immutable.Map").empty()
     no_tags = gateway.module("scala.Predef").Set().empty()
     information = gateway.module("org.apache.spark.sql.execution.SparkPlanInfo").fromSparkPlan(plan)
-    return gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")(
+    arguments = [
         number,
         gateway.none,
         text,
@@ -57,9 +58,9 @@ def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObj
         _now(),
         empty,
         no_tags,
-        gateway.none,
-        gateway.none,
-    )
+    ]
+    started = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")
+    return started(*versions.of_execution(gateway, arguments, begins=True))
 
 
 def _next_execution_id(gateway: Gateway) -> int:

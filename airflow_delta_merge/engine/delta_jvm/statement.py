@@ -10,6 +10,7 @@ from typing import Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
@@ -226,7 +227,7 @@ class ResolvedMerge:
         :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
         """
         schema = self.command.migratedSchema()
-        if not schema.isDefined() or not self._gateway.flag("spark.databricks.delta.createDataFrame.dropNullColumns"):
+        if not schema.isDefined() or not versions.refuses_void_columns(self._gateway):
             return
         column = self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema.get())
         if column.isDefined():

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
@@ -134,21 +134,13 @@ class TargetScan:
             relation.options(),
             relation.sparkSession(),
         )
-        stream = getattr(plan, "copy$default$5")()
-        return plan.copy(with_format, plan.output(), plan.catalogTable(), plan.isStreaming(), stream)
+        return versions.with_relation(self._gateway, plan, with_format)
 
     def _row_index_format(self, file_format: JavaObject) -> JavaObject:
         feature = self._gateway.delta("DeletionVectorsTableFeature")
         supporting = self._gateway.delta("actions.Protocol").forTableFeature(feature)
-        return file_format.copy(
-            file_format.protocol().merge(self._gateway.seq([supporting])),
-            file_format.metadata(),
-            file_format.nullableRowTrackingConstantFields(),
-            file_format.nullableRowTrackingGeneratedFields(),
-            file_format.optimizationsEnabled(),
-            file_format.tablePath(),
-            file_format.isCDCRead(),
-        )
+        protocol = file_format.protocol().merge(self._gateway.seq([supporting]))
+        return versions.with_protocol(self._gateway, file_format, protocol)
 
     def with_row_tracking(self, frame: DataFrame) -> tuple[DataFrame, list[TrackingColumn]]:
         """Rows of the target with their stable row ids and commit versions, if the table tracks them.
@@ -159,20 +151,19 @@ class TargetScan:
             return frame, []
         snapshot = self._transaction.snapshot()
         preserved = self._gateway.delta("RowTracking").preserveRowTrackingColumns(jdf(frame), snapshot)
-        field_ids = self._gateway.delta("IcebergCompat").isGeqEnabled(self._transaction.metadata(), 3)
         columns = []
         for kind in ("RowId", "RowCommitVersion"):
             attribute = self._gateway.delta(f"Materialized{kind}").getAttribute(snapshot, preserved)
             if attribute.isDefined():
                 name = str(attribute.get().name())
-                metadata = self._gateway.delta(kind).columnMetadata(name, field_ids)
+                metadata = versions.tracking_column_metadata(self._gateway, kind, name, self._transaction)
                 column = self._gateway.column(attribute.get())
                 columns.append(TrackingColumn(name, column, kind == "RowCommitVersion", metadata))
         return self._gateway.wrap(preserved), columns
 
     def tracking_alias(self, value: Column, tracking: TrackingColumn) -> Column:
         """A column under the name and metadata by which Delta knows a row tracking column."""
-        return ClassicColumn(getattr(jc(value), "as")(tracking.name, tracking.metadata))
+        return versions.python_column(getattr(jc(value), "as")(tracking.name, tracking.metadata))
 
 
 def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
 from airflow_delta_merge.engine.delta_jvm.commit import (
     committing_with,
@@ -72,7 +73,7 @@ class MergeTransaction:
             generation = int(self._transaction.txnVersion(application_id))
             return None if generation < 0 else generation
         # As Delta's txnVersion does; but the checksum file spares replaying the log.
-        self._transaction.readTxn().addOne(application_id)
+        versions.add_to_buffer(self._gateway, self._transaction.readTxn(), application_id)
         committed = (each for each in scala_list(listed) if each.appId() == application_id)
         return next((int(each.version()) for each in committed), None)
 
@@ -90,13 +91,7 @@ class MergeTransaction:
             errors = self._gateway.delta("DeltaErrors")
             raise from_throwable(errors.schemaChangedSinceAnalysis(analysed, metadata.schema(), False))
         index = self._command.targetFileIndex()
-        self._gateway.delta("TypeWidening").ensureFeatureConsistentlyEnabled(
-            index.protocol(),
-            index.metadata(),
-            self._transaction.protocol(),
-            metadata,
-            self._transaction.tableNameOrPath(),
-        )
+        versions.ensure_type_widening_unchanged(self._gateway, index, self._transaction)
         if self._command.canMergeSchema():
             schema = self._command.migratedSchema()
             self._command.updateMetadata(
@@ -227,7 +222,7 @@ class MergeTransaction:
         self._written.append(written)
         files = self.file_set(touched)
         gone = self.remove_actions(files) if marked is None else marked
-        return files, written, written.concat(gone)
+        return files, written, self._gateway.concat(written, gone)
 
     def discard(self, written: JavaObject) -> None:
         """Delete files that were written and shall not be committed.
@@ -265,17 +260,15 @@ class MergeTransaction:
             gateway.session,
             transaction,
             True,
-            jdf(rows),
+            jdf(rows.withColumnRenamed("path", "row_path")),  # until 4.3 Delta adds a column `path`
             files.files,
             gateway.module("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral(),
-            gateway.some(jc(F.col("path"))),
+            gateway.some(jc(F.col("row_path"))),
             gateway.some(jc(F.col("row_index"))),
         )
         by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
         touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
-        statistics = gateway.delta("stats.StatsCollectionUtils")
-        prefix_length = statistics.getDataSkippingStringPrefixLength(gateway.session, transaction.metadata())
-        done = helper.processUnmodifiedData(gateway.session, touched, transaction.snapshot(), prefix_length)
+        done = versions.actions_for_marked_files(gateway, touched, transaction)
         counts = {str(name): int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
@@ -305,11 +298,11 @@ class MergeTransaction:
         gateway, command, transaction = self._gateway, self._command, self._transaction
         operation = self._operation()
         executed = command.createSetTransaction(gateway.session, transaction.deltaLog(), gateway.none)
-        actions = executed.toList().concat(actions)
+        actions = gateway.concat(executed.toList(), actions)
         if application is not None and (actions.nonEmpty() or self._changes_metadata()):
             transaction.updateSetTransaction(*application, gateway.some(transaction.deltaLog().clock().getTimeMillis()))
         records = gateway.delta("NumRecordsStats").fromActions(actions)
-        command.validateNumRecords(actions, records, operation, transaction.deltaLog())
+        versions.validate_num_records(gateway, command, actions, records, operation, transaction.deltaLog())
         self._records = records
         transaction.registerSQLMetrics(gateway.session, command.metrics())
         no_tags = gateway.module("scala.collection.immutable.Map").empty()

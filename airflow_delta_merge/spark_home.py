@@ -1,0 +1,59 @@
+"""Which Spark ``spark-submit`` starts on this machine, found without starting it and without importing pyspark."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+\.\d+\S*)\.jar")
+
+
+@dataclass(frozen=True)
+class SparkHome:
+    """An installation of Spark.
+
+    :param path: its folder; None when none was found.
+    """
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, binary: str | None = None) -> SparkHome:
+        """The one that a spark-submit starts: what ``SPARK_HOME`` names, its own, or the pyspark of this Python.
+
+        :param binary: the path of spark-submit, where it is known.
+        """
+        if named := os.environ.get("SPARK_HOME"):
+            return cls(Path(named))
+        if binary is not None:
+            folder = Path(binary).resolve().parent.parent
+            if (folder / "jars").is_dir():
+                return cls(folder)
+        return cls(pyspark_folder())
+
+    @property
+    def version(self) -> str | None:
+        """Its version, e.g. ``4.1.4``; None where the jars don't tell it."""
+        found = self._core()
+        return found and found[2]
+
+    @property
+    def scala(self) -> str | None:
+        """The version of Scala that it was built for, e.g. ``2.13``."""
+        found = self._core()
+        return found and found[1]
+
+    def _core(self) -> re.Match[str] | None:
+        if self.path is None:
+            return None
+        matches = (_CORE.fullmatch(jar.name) for jar in sorted(self.path.glob("jars/spark-core_*.jar")))
+        return next(filter(None, matches), None)
+
+
+def pyspark_folder() -> Path | None:
+    """The folder of the pyspark beside this Python."""
+    pyspark = importlib.util.find_spec("pyspark")
+    return Path(pyspark.origin).parent if pyspark and pyspark.origin else None

@@ -1,0 +1,163 @@
+"""Runs the differential core in the environment of one combination; prints what came of it as one line of JSON.
+
+Called by ``make test-versions`` with that environment's Python, which has pyspark and no Airflow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from _pytest.outcomes import Failed
+
+from airflow_delta_merge.config import MergeStatement
+from airflow_delta_merge.engine import merge
+from airflow_delta_merge.engine.delta_jvm import Gateway
+from airflow_delta_merge.exceptions import MergeGuardError, StaleMergeError
+from airflow_delta_merge.identity import MergeIdentity
+from tests.conftest import SESSION_SETTINGS
+from tests.differential.cases import Case
+from tests.differential.harness import NUM_ROWS, Harness
+from tests.differential.outcome import Outcome
+from tests.versions.core import CASES, FILES, PAIRS, SINCE, UPSERT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.result import MergeResult
+
+
+class EngineHarness(Harness):
+    """Runs the cases by an engine as the operator does: by a config, in place of :class:`Harness`'s statement."""
+
+    engine: str
+
+    def _ours(self, case: Case, folder: Path) -> Iterator[Outcome]:
+        if self.engine == "delta_merge":
+            yield from super()._ours(case, folder)
+        else:
+            yield self._run(case, folder / "ours", self._merge_ours)
+
+    def _merge_ours(self, statement: str, outcome: Outcome) -> None:
+        config = MergeStatement(sql=statement, engine=self.engine)
+        outcome.result = merge(self.spark, config, max_commit_attempts=1)
+        outcome.num_rows = tuple(getattr(outcome.result, name) for name in NUM_ROWS)
+        self._forget(outcome.path)
+
+
+# --- what a config adds to a statement --------------------------------------------------------------------------------
+
+
+def committed_once(harness: EngineHarness, table: str, path: Path) -> None:
+    who = MergeIdentity(application_id="a", generation=64)
+    first, again = merged(harness, table, identity=who), merged(harness, table, identity=who)
+    assert (first.num_updated_rows, first.num_inserted_rows, first.already_committed) == (3, 1, False)
+    assert (again.num_updated_rows, again.num_inserted_rows, again.already_committed) == (3, 1, True)
+    assert first.version == again.version == 2
+    assert len([*(path / "_delta_log").glob("*.json")]) == 3
+    with pytest.raises(StaleMergeError):
+        merged(harness, table, identity=MergeIdentity(application_id="a", generation=0))
+
+
+def guarded(harness: EngineHarness, table: str, path: Path) -> None:
+    files = sorted(path.rglob("*"))
+    with pytest.raises(MergeGuardError, match="num_updated_rows is 3"):
+        merged(harness, table, guards={"fail_if": {"num_updated_rows": 2}})
+    assert sorted(path.rglob("*")) == files, "something was written"
+
+
+OPTIONS: dict[str, Callable[[EngineHarness, str, Path], None]] = {
+    "exactly once": committed_once,
+    "a guard that trips": guarded,
+}
+
+
+def merged(
+    harness: EngineHarness, table: str, *, identity: MergeIdentity | None = None, **options: object
+) -> MergeResult:
+    sql = f"MERGE INTO {table} AS t USING ({PAIRS}) AS s ON t.id = s.id {UPSERT}"
+    config = MergeStatement(sql=sql, engine=harness.engine, **options)  # type: ignore[arg-type]
+    return merge(harness.spark, config, identity=identity)
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    delta = Gateway(harness.spark).versions.delta_minor
+    for case in CASES:
+        if delta >= SINCE.get(case.name, (0, 0)):
+            yield case.name, lambda case=case: harness.check(case)  # type: ignore[misc]
+    for name, option in OPTIONS.items():
+
+        def check(option: Callable[[EngineHarness, str, Path], None] = option, name: str = name) -> None:
+            path = home / harness.engine / name.replace(" ", "_")
+            for statement in FILES.statements:
+                harness.spark.sql(statement.replace("{t}", f"delta.`{path}`"))
+            option(harness, f"delta.`{path}`", path)
+
+        yield name, check
+
+
+def run(harness: EngineHarness, home: Path, word: str) -> dict[str, object]:
+    """Which checks there were, and what failed of them how."""
+    names, failures = [], {}
+    for name, check in checks(harness, home):
+        if word in name:
+            names.append(name)
+            try:
+                check()
+            except (Exception, Failed) as error:
+                failures[name] = str(error) or type(error).__name__
+                print(f"{harness.engine}: {name}\n{failures[name]}", file=sys.stderr)
+                if not isinstance(error, (AssertionError, Failed)):
+                    traceback.print_exc()
+    return {"checks": names, "failures": failures}
+
+
+@contextmanager
+def session(jars: str, home: Path) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ.update(TZ="UTC", PYSPARK_PYTHON=sys.executable)
+    time.tzset()
+    builder = SparkSession.builder.master("local[2]").appName("airflow_delta_merge versions")
+    for name, value in SESSION_SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.jars", jars).config("spark.sql.warehouse.dir", str(home / "warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home}")
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jars", required=True)
+    parser.add_argument("--engine", action="append", default=[])
+    parser.add_argument("--word", default="", help="only checks whose name has it")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, session(options.jars, Path(folder)) as spark:
+        found = {}
+        for engine in options.engine or ["delta_merge", "builtin"]:
+            harness = EngineHarness(spark, Path(folder) / engine)
+            harness.engine = engine
+            found[engine] = run(harness, Path(folder), options.word)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
