@@ -14,7 +14,6 @@ so to have none is no error.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import logging
 import os
 import shutil
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.jars import FOLDER_VARIABLE, delta_jars, jars_folder
 from airflow_delta_merge.java import check_java
+from airflow_delta_merge.spark_home import SparkHome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,15 +57,8 @@ class ClassArchiveError(DeltaMergeError):
 
 def archive_path(java_version: int) -> Path:
     """Where the archive for a major version of Java and this Spark belongs, whether or not it is there."""
-    spark = hashlib.sha256(_spark_home().encode()).hexdigest()[:8]
+    spark = hashlib.sha256(str(SparkHome.of().path or "").encode()).hexdigest()[:8]
     return jars_folder() / f"classes-java{java_version}-{spark}.jsa"
-
-
-def _spark_home() -> str:
-    """Whose jars spark-submit puts on the class path, found without importing pyspark."""
-    pyspark = importlib.util.find_spec("pyspark")
-    beside_pyspark = str(Path(pyspark.origin).parent) if pyspark and pyspark.origin else ""
-    return os.environ.get("SPARK_HOME") or beside_pyspark
 
 
 def archive_options(java_version: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Delta's jars: fetched once, checked by checksum, never resolved again.
 
-Spark has every other jar Delta needs, so these four on ``spark.jars`` are enough. ``spark.jars.packages`` would resolve
-and re-ship thirty-three at each start, which costs six to eight seconds.
+Spark has every other jar Delta needs, so these are enough on ``spark.jars``: four for Spark 4, two for Spark 3.5.
+``spark.jars.packages`` would resolve and re-ship thirty-three at each start, which costs six to eight seconds.
 
 They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
 On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
@@ -33,18 +33,6 @@ DELTA_VERSION = "4.4.0"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 FOLDER_VARIABLE = "AIRFLOW_DELTA_MERGE_JARS"
 MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
-
-#: The jar that differs between versions of Spark, by their minor version.
-SHA256_OF_DELTA_SPARK = {
-    "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
-    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-}
-SHA256_OF_ARTIFACT = {
-    "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    "delta-kernel-api": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
-    "delta-kernel-defaults": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
-}
 
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 60
@@ -84,24 +72,59 @@ class Jar:
         return "/".join([base.rstrip("/"), *self.group.split("."), self.artifact, self.version, self.file_name])
 
 
-def jars_for(spark: str | None = None) -> list[Jar]:
+def _of_delta(version: str, **sha256_of_artifact: str) -> tuple[Jar, ...]:
+    return tuple(Jar("io.delta", name, version, sha256) for name, sha256 in sha256_of_artifact.items())
+
+
+_WITH_EACH_SPARK_4 = {
+    "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    "delta-kernel-api": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
+    "delta-kernel-defaults": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
+}
+#: Delta's jars by the minor version of Spark, all for the Scala that PyPI's PySpark has.
+JARS_OF_SPARK = {
+    "3.5": _of_delta(
+        "3.3.3",
+        **{
+            "delta-spark_2.12": "4912bf902a1c453aba3bd838ff212dedd357155212f9bb37a6b47d97f2827ebc",
+            "delta-storage": "45ad193053fd30cebe6d9ab1889873cde39b223a0f210e00ebee8b6642476901",
+        },
+    ),
+    "4.0": _of_delta(
+        DELTA_VERSION,
+        **{"delta-spark_4.0_2.13": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104"},
+        **_WITH_EACH_SPARK_4,
+    ),
+    "4.1": _of_delta(
+        DELTA_VERSION,
+        **{"delta-spark_4.1_2.13": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10"},
+        **_WITH_EACH_SPARK_4,
+    ),
+    "4.2": _of_delta(
+        DELTA_VERSION,
+        **{"delta-spark_4.2_2.13": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"},
+        **_WITH_EACH_SPARK_4,
+    ),
+}
+
+
+def jars_for(spark: SparkHome | str) -> tuple[Jar, ...]:
     """Delta's jars for a version of Spark.
 
-    :param spark: Spark's version; by default that of the Spark that spark-submit starts here.
+    :param spark: an installation, taken for the newest known version where it tells none; or a version.
     :raises DeltaJarsError: when none are known for it.
     """
-    home = SparkHome.of()
-    version = spark or home.version or max(SHA256_OF_DELTA_SPARK)
-    minor = ".".join(version.split(".")[:2])
-    if minor not in SHA256_OF_DELTA_SPARK:
-        known = ", ".join(SHA256_OF_DELTA_SPARK)
+    version = spark if isinstance(spark, str) else spark.version or max(JARS_OF_SPARK)
+    jars = JARS_OF_SPARK.get(".".join(version.split(".")[:2]))
+    scala = None if isinstance(spark, str) else spark.scala
+    if jars is None or (scala is not None and f"_{scala}" not in jars[0].artifact):
+        found = f"Spark {version}" if isinstance(spark, str) else f"Spark {version} for Scala {scala} in {spark.path}"
         raise DeltaJarsError(
-            f"Merges run on Spark {known}, and this is Spark {version}{f' (in {home.path})' if spark is None else ''}. "
-            "Install a pyspark of one of these versions beside Airflow, or let SPARK_HOME or the connection's "
-            "spark_binary point to one."
+            f"There are no jars of Delta for {found}: merges run on Spark {', '.join(JARS_OF_SPARK)}, each for the "
+            "Scala that its PySpark on PyPI has. Install such a pyspark for this Python, or let SPARK_HOME or the "
+            "connection's spark_binary point to such a Spark."
         )
-    delta_spark = Jar("io.delta", f"delta-spark_{minor}_2.13", DELTA_VERSION, SHA256_OF_DELTA_SPARK[minor])
-    return [delta_spark, *(Jar("io.delta", name, DELTA_VERSION, sha256) for name, sha256 in SHA256_OF_ARTIFACT.items())]
+    return jars
 
 
 def jars_folder() -> Path:
@@ -112,23 +135,23 @@ def jars_folder() -> Path:
     return Path.home() / ".cache" / "airflow_delta_merge" / "jars" / DELTA_VERSION
 
 
-def delta_jars(spark: str | None = None) -> list[str]:
+def delta_jars(spark: SparkHome | str | None = None) -> list[str]:
     """The absolute paths of Delta's jars, fetched first if they are missing or damaged.
 
-    :param spark: Spark's version; by default that of the Spark that spark-submit starts here.
+    :param spark: for which installation, or version; by default the one that spark-submit starts here.
     :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or when
         none is known for that Spark.
     """
-    return fetched(jars_for(spark))
+    return fetched(jars_for(spark or SparkHome.of()))
 
 
-def have_delta_jars(spark: str | None = None) -> bool:
+def have_delta_jars(spark: SparkHome | str | None = None) -> bool:
     """Whether Delta's jars are all on this machine; if not, the first that is missing can at least be fetched.
 
     :param spark: as for :func:`delta_jars`.
     :raises DeltaJarsError: when it can't.
     """
-    return have(jars_for(spark))
+    return have(jars_for(spark or SparkHome.of()))
 
 
 def fetched(jars: Iterable[Jar]) -> list[str]:

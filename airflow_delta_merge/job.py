@@ -195,8 +195,11 @@ def start_session() -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from airflow_delta_merge.engine.delta_jvm.versions import require_fitting_jars
+
     # Without a running JVM a SparkConf knows nothing of what was given to spark-submit.
     SparkContext._ensure_initialized()
+    require_fitting_jars(SparkContext._jvm)
     conf = SparkConf()
     extensions = [name for name in (conf.get("spark.sql.extensions", "") or "").split(",") if name]
     if DELTA_EXTENSION not in extensions:
@@ -235,8 +238,9 @@ def describe_error(error: BaseException) -> dict[str, str | None]:
         "sql_state": getattr(error, "sql_state", None),
         "message": str(error) or type(error).__name__,
     }
-    if callable(getattr(error, "getCondition", None)):  # pyspark's own exceptions
-        described["condition"] = _quietly(error, "getCondition")
+    if callable(getattr(error, "getErrorClass", None)):  # pyspark's own exceptions
+        # What Spark 4 calls a condition, 3.5 calls a class.
+        described["condition"] = _quietly(error, "getCondition") or _quietly(error, "getErrorClass")
         described["sql_state"] = _quietly(error, "getSqlState")
     java = getattr(error, "java_exception", None)  # py4j's: str(error) would be the whole Java stack
     if java is not None:

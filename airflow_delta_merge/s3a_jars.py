@@ -10,7 +10,8 @@ looks at each class.
 
 from __future__ import annotations
 
-from airflow_delta_merge.jars import Jar, fetched, have
+from airflow_delta_merge.jars import DeltaJarsError, Jar, fetched, have
+from airflow_delta_merge.spark_home import SparkHome
 
 HADOOP_VERSION = "3.5.0"
 AWS_SDK_VERSION = "2.35.4"
@@ -82,17 +83,31 @@ _S3A_JARS = [
 ]
 
 
-def s3a_jars() -> list[str]:
+def s3a_jars(spark: SparkHome | None = None) -> list[str]:
     """The absolute paths of the S3A driver's jars, fetched first if they are missing or damaged.
 
-    :raises DeltaJarsError: when a jar is neither there nor to be had; the message tells how to bring it there.
+    :param spark: for which installation; by default the one that spark-submit starts here.
+    :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or when
+        they are not for its Hadoop.
     """
+    _require_hadoop(spark or SparkHome.of())
     return fetched(_S3A_JARS)
 
 
-def have_s3a_jars() -> bool:
+def have_s3a_jars(spark: SparkHome | None = None) -> bool:
     """Whether they are all on this machine; if not, the first that is missing can at least be fetched.
 
-    :raises DeltaJarsError: when it can't.
+    :param spark: as for :func:`s3a_jars`.
+    :raises DeltaJarsError: when it can't, or they are not for its Hadoop.
     """
+    _require_hadoop(spark or SparkHome.of())
     return have(_S3A_JARS)
+
+
+def _require_hadoop(spark: SparkHome) -> None:
+    if spark.hadoop not in (None, HADOOP_VERSION):
+        raise DeltaJarsError(
+            f"The S3A driver that is fetched is of Hadoop {HADOOP_VERSION}, which Spark 4.2 has; Spark {spark.version} "
+            f"in {spark.path} has Hadoop {spark.hadoop}. Set s3a_jars to false in the connection's extra, and name "
+            f"org.apache.hadoop:hadoop-aws:{spark.hadoop} in packages."
+        )

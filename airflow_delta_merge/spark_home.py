@@ -46,6 +46,12 @@ class SparkHome:
         found = self._core()
         return found and found[1]
 
+    @property
+    def hadoop(self) -> str | None:
+        """The version of its Hadoop; None where there is none."""
+        jars = [] if self.path is None else sorted(self.path.glob("jars/hadoop-client-api-*.jar"))
+        return jars[0].name.removeprefix("hadoop-client-api-").removesuffix(".jar") if jars else None
+
     def _core(self) -> re.Match[str] | None:
         if self.path is None:
             return None

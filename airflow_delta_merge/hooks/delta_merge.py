@@ -145,9 +145,14 @@ class DeltaMergeHook(BaseHook):
                 check_cluster_mode(self.conn_id, submit.master, settings)
             java, version = check_java()
             binary = submit.find_binary()
-            jars = "Delta's jars" if have_delta_jars() else "an address that has Delta's jars"
+            there = have_delta_jars(submit.spark_home)
+            jars = "Delta's jars" if there else "an address that has Delta's jars"
             if settings.s3a_jars:
-                jars += " and the S3A driver's" if have_s3a_jars() else " and an address that has the S3A driver's"
+                jars += (
+                    " and the S3A driver's"
+                    if have_s3a_jars(submit.spark_home)
+                    else " and an address that has the S3A driver's"
+                )
             of_s3 = self.preparation.s3_properties
             submit.check_master()
         except (DeltaMergeError, DeltaMergeException) as error:

@@ -134,11 +134,12 @@ class Preparation:
         _, java_version = check_java()
         submit.check_master()
         staging.write_properties(self._properties(submit, staging))
-        submit.add_jars(delta_jars())
+        submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]
         if self.settings.s3a_jars:
-            submit.add_jars(s3a_jars(), on_class_path=False)  # the archive is for a class path without them
+            # Not on the class path: the archive is for one without them.
+            submit.add_jars(s3a_jars(submit.spark_home), on_class_path=False)
 
     def _compiler_options(self) -> list[str]:
         """Java's second compiler makes long work fast; what is short ends before that pays off."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import os
 import re
 import shutil
@@ -26,6 +25,7 @@ from airflow_delta_merge.hooks.cluster_mode import ClusterMode
 from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
 from airflow_delta_merge.hooks.spark_application import SparkApplication
 from airflow_delta_merge.hooks.yarn import ResourceManagerError
+from airflow_delta_merge.spark_home import SparkHome
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -102,6 +102,14 @@ class SparkSubmit(SparkSubmitHook):
     def is_cluster(self) -> bool:
         """Whether the driver is to run on the cluster."""
         return bool(self._connection["deploy_mode"] == "cluster")
+
+    @property
+    def spark_home(self) -> SparkHome:
+        """The Spark that spark-submit starts.
+
+        :raises SparkConnectionError: when spark-submit isn't there.
+        """
+        return SparkHome.of(self.find_binary())
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
@@ -210,7 +218,7 @@ class SparkSubmit(SparkSubmitHook):
                 env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
             elif Path(self.find_binary()).parent == Path(sys.executable).parent:
                 # Spark would take that variable to the cluster, where this Python isn't; pip's needs it for this.
-                env.setdefault("SPARK_HOME", _spark_home())
+                env.setdefault("SPARK_HOME", str(self.spark_home.path))
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
         temporary = [f"-Djava.io.tmpdir={self._temporary}"] if self._temporary is not None else []
@@ -317,14 +325,6 @@ class SparkSubmit(SparkSubmitHook):
             self._on_application(self.application)
         except Exception:  # whoever wants to know is no part of the merge
             self.log.warning("Nobody could be told of Spark application %s.", self.application.id, exc_info=True)
-
-
-def _spark_home() -> str:
-    """The folder of the pyspark beside this Python, without importing it."""
-    pyspark = importlib.util.find_spec("pyspark")
-    assert pyspark is not None
-    assert pyspark.origin is not None
-    return str(Path(pyspark.origin).parent)
 
 
 def _files_of(staging: Staging, name: Callable[[Path], str]) -> list[str]:

@@ -217,7 +217,7 @@ def test_test_without_jars_asks_whether_they_can_be_had(tmp_path: Path, monkeypa
 
     missing = tmp_path / "jars"
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(missing))
-    first = next(iter(jars.SHA256_OF_ARTIFACT))
+    first = jars.jars_for("4.2")[0].artifact
     mirrored = tmp_path / "io" / "delta" / first / jars.DELTA_VERSION / f"{first}-{jars.DELTA_VERSION}.jar"
     mirrored.parent.mkdir(parents=True)
     mirrored.touch()

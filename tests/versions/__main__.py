@@ -73,17 +73,13 @@ def run(combination: Combination, word: str) -> dict[str, Any] | None:
     """Run the core; what came of it by engine, None when it did not come to an end."""
     python = environment(combination.spark)
     os.environ[FOLDER_VARIABLE] = str(HOME / "jars")  # the jars of other versions aren't for the user's own folder
-    command = [
-        str(python),
-        "-m",
-        "tests.versions.run_core",
-        "--jars",
-        ",".join(fetched(combination.jars)),
-        "--word",
-        word,
-    ]
+    other = next(each for each in COMBINATIONS if each.spark != combination.spark)
+    jars, wrong = fetched(combination.jars), fetched(other.jars[:1])
+    command = [str(python), "-m", "tests.versions.run_core", "--jars", ",".join(jars), "--wrong-jar", *wrong]
     settings = {**os.environ, "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {JAVA_OPTIONS}"}
-    done = subprocess.run(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--word", word], cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         return None
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

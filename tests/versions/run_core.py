@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,12 +16,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.outcomes import Failed
 
-from airflow_delta_merge.config import MergeStatement
+import airflow_delta_merge
+from airflow_delta_merge.config import MergeStatement, to_json
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.exceptions import MergeGuardError, StaleMergeError
@@ -41,6 +43,8 @@ class EngineHarness(Harness):
     """Runs the cases by an engine as the operator does: by a config, in place of :class:`Harness`'s statement."""
 
     engine: str
+    jars: str
+    wrong_jar: str
 
     def _ours(self, case: Case, folder: Path) -> Iterator[Outcome]:
         if self.engine == "delta_merge":
@@ -76,9 +80,51 @@ def guarded(harness: EngineHarness, table: str, path: Path) -> None:
     assert sorted(path.rglob("*")) == files, "something was written"
 
 
+def as_a_job(harness: EngineHarness, table: str, path: Path) -> None:
+    """As the hook runs it: by spark-submit, config and result as files."""
+    outcome = run_job(harness, table, path.with_name(f"{path.name}_files"), harness.jars)
+    assert outcome["result"]["num_updated_rows"] == 3, outcome
+    assert outcome["result"]["version"] == 2, outcome
+
+
+def with_the_jar_of_another_spark(harness: EngineHarness, table: str, path: Path) -> None:
+    outcome = run_job(harness, table, path.with_name(f"{path.name}_files"), harness.wrong_jar)
+    assert "is made for Spark" in outcome["error"]["message"], outcome
+    assert len([*(path / "_delta_log").glob("*.json")]) == 2
+
+
+def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict[str, Any]:
+    folder.mkdir(parents=True)
+    config, result = folder / "config.json", folder / "result.json"
+    sql = f"MERGE INTO {table} AS t USING ({PAIRS}) AS s ON t.id = s.id {UPSERT}"
+    config.write_text(to_json(MergeStatement(sql=sql, engine=harness.engine)), "utf-8")
+    options = [
+        "--master",
+        "local[2]",
+        "--driver-class-path",
+        jars.replace(",", ":"),
+        "--conf",
+        "spark.ui.enabled=false",
+    ]
+    spark_submit, job = (
+        Path(sys.executable).parent / "spark-submit",
+        Path(airflow_delta_merge.__file__).parent / "job.py",
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "SPARK_LOCAL_IP": "127.0.0.1"}
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME"):
+        environment.pop(name, None)
+    command = [str(spark_submit), *options, str(job), "--config", str(config), "--result", str(result)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.is_file(), done.stderr[-2000:]
+    outcome: dict[str, Any] = json.loads(result.read_text("utf-8"))
+    return outcome
+
+
 OPTIONS: dict[str, Callable[[EngineHarness, str, Path], None]] = {
     "exactly once": committed_once,
     "a guard that trips": guarded,
+    "as a job": as_a_job,
+    "a job with the jar of another Spark": with_the_jar_of_another_spark,
 }
 
 
@@ -147,6 +193,7 @@ def session(jars: str, home: Path) -> Iterator[SparkSession]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jars", required=True)
+    parser.add_argument("--wrong-jar", required=True, help="Delta's jar for another Spark")
     parser.add_argument("--engine", action="append", default=[])
     parser.add_argument("--word", default="", help="only checks whose name has it")
     options = parser.parse_args()
@@ -154,7 +201,7 @@ def main() -> None:
         found = {}
         for engine in options.engine or ["delta_merge", "builtin"]:
             harness = EngineHarness(spark, Path(folder) / engine)
-            harness.engine = engine
+            harness.engine, harness.jars, harness.wrong_jar = engine, options.jars, options.wrong_jar
             found[engine] = run(harness, Path(folder), options.word)
     print(json.dumps(found))
 

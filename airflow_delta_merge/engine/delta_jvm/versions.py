@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
 try:
     from pyspark.sql.classic.column import Column as ClassicColumn
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -35,6 +37,9 @@ TRIED = {
     (4, 1): ((4, 1), (4, 2), (4, 3), (4, 4)),
     (4, 2): ((4, 4),),
 }
+
+#: For which Spark Delta was made while there was but one.
+_SPARK_OF_DELTA = {(3, 2): (3, 5), (3, 3): (3, 5), (4, 0): (4, 0)}
 
 #: Metrics of a merge that not every version has.
 NOT_EVERYWHERE = ("operationNumSourceRows",)
@@ -78,6 +83,40 @@ def require_tried(found: Versions) -> None:
             f"This is Spark {found.spark} with Delta {found.delta}, on which this package's own engine was not tried, "
             f'so it does nothing there. It runs on {told}. engine="builtin" lets Delta\'s own MERGE do it.'
         )
+
+
+def require_fitting_jars(jvm: Any) -> None:
+    """Refuse to start a session in which versions are mixed: it would end in a class or method that isn't there.
+
+    :param jvm: the JVM, before there is a session.
+    :raises MergeConfigError: when PySpark's Python or Delta's jar is for another Spark.
+    """
+    spark = str(getattr(jvm, "org.apache.spark.package$").__getattr__("MODULE$").SPARK_VERSION())
+    if minor(pyspark.__version__) != minor(spark):
+        raise MergeConfigError(
+            f"The Python part of PySpark is {pyspark.__version__} in {pyspark.__path__[0]}, but Spark is {spark}. "
+            "Where pip installed them, install pyspark and pyspark-client of one version, as both fill that folder; "
+            "where SPARK_HOME names a Spark, let nothing put another pyspark on the Python path."
+        )
+    delta = getattr(jvm, "io.delta.package$")
+    if type(delta).__name__ == "JavaPackage":  # Delta's jars may yet come with the session's packages
+        return
+    jar = str(delta._java_lang_class.getProtectionDomain().getCodeSource().getLocation().getPath()).rsplit("/", 1)[-1]
+    made_for = _made_for(jar)
+    if made_for is not None and made_for != minor(spark):
+        raise MergeConfigError(
+            f"Delta's jar {jar} is made for Spark {_told(made_for)}, but this is Spark {spark}. `python -m "
+            f"airflow_delta_merge.jars --spark {_told(minor(spark))}` fetches the jars that fit; DeltaMergeHook ships "
+            "those for the Spark of the worker's spark-submit, so let it be of the cluster's version."
+        )
+
+
+def _made_for(jar: str) -> tuple[int, int] | None:
+    """The minor version of Spark for which a jar of Delta is made, by its name; None where it doesn't tell."""
+    found = re.match(r"delta-spark(?:_(\d+\.\d+))?_2\.\d+-(.+)\.jar", jar)
+    if found is None:
+        return None
+    return minor(found[1]) if found[1] else _SPARK_OF_DELTA.get(minor(found[2]))
 
 
 def _told(version: tuple[int, int]) -> str:

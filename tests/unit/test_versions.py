@@ -1,0 +1,205 @@
+"""Which Spark is there, which of Delta's jars fit it, on what the engine runs, and the matrix of what was tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_delta_merge import jars, s3a_jars
+from airflow_delta_merge.engine.delta_jvm.versions import (
+    TRIED,
+    Versions,
+    condition_of,
+    minor,
+    require_fitting_jars,
+    require_tried,
+)
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.jars import DeltaJarsError, jars_for
+from airflow_delta_merge.spark_home import SparkHome
+from tests.versions.__main__ import BEGIN, ENGINES, matrix, with_matrix
+from tests.versions.combinations import COMBINATIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def spark(folder: Path, version: str, *, scala: str = "2.13", hadoop: str = "3.5.0") -> Path:
+    """The folder of a Spark, as far as its versions show."""
+    (folder / "jars").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name in (
+        f"spark-core_{scala}-{version}.jar",
+        f"hadoop-client-api-{hadoop}.jar",
+        "spark-connect_2.13-9.9.9.jar",
+    ):
+        (folder / "jars" / name).touch()
+    (folder / "bin" / "spark-submit").touch()
+    return folder
+
+
+# --- the Spark of this machine ----------------------------------------------------------------------------------------
+
+
+def test_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(spark(tmp_path / "named", "4.1.4")))
+    other = spark(tmp_path / "other", "4.0.5")
+    assert SparkHome.of(str(other / "bin" / "spark-submit")).version == "4.1.4"
+
+
+def test_then_the_one_that_spark_submit_is_part_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    home = spark(tmp_path / "spark", "3.5.9", scala="2.12", hadoop="3.3.4")
+    link = tmp_path / "spark-submit"
+    link.symlink_to(home / "bin" / "spark-submit")
+    found = SparkHome.of(str(link))
+    assert (found.path, found.version, found.scala, found.hadoop) == (home, "3.5.9", "2.12", "3.3.4")
+
+
+def test_then_the_pyspark_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    import pyspark
+
+    found = SparkHome.of(str(tmp_path / "bin" / "spark-submit"))
+    assert (found.path, found.version) == (Path(pyspark.__file__).parent, pyspark.__version__)
+    assert found == SparkHome.of()
+
+
+def test_a_folder_without_jars_tells_nothing(tmp_path: Path) -> None:
+    home = SparkHome(tmp_path)
+    assert (home.version, home.scala, home.hadoop) == (None, None, None)
+    assert SparkHome(None).version is None
+
+
+# --- the jars that fit it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "artifact", "delta"),
+    [
+        ("3.5.9", "delta-spark_2.12", "3.3.3"),
+        ("4.0.1", "delta-spark_4.0_2.13", "4.4.0"),
+        ("4.1.4", "delta-spark_4.1_2.13", "4.4.0"),
+        ("4.2.0", "delta-spark_4.2_2.13", "4.4.0"),
+    ],
+)
+def test_each_spark_has_jars_of_its_own(tmp_path: Path, version: str, artifact: str, delta: str) -> None:
+    home = SparkHome(spark(tmp_path / "spark", version, scala=artifact[-4:]))
+    assert jars_for(home) == jars_for(version)
+    assert (jars_for(home)[0].artifact, {jar.version for jar in jars_for(home)}) == (artifact, {delta})
+
+
+def test_jars_are_those_that_the_matrix_was_made_with() -> None:
+    tried = {each.spark.rsplit(".", 1)[0]: set(each.jars) for each in COMBINATIONS}  # the last of each Spark counts
+    assert {version: set(of_delta) for version, of_delta in jars.JARS_OF_SPARK.items()} == tried
+
+
+@pytest.mark.parametrize(("version", "scala"), [("4.3.0", "2.13"), ("3.4.4", "2.12"), ("3.5.9", "2.13")])
+def test_another_spark_is_refused(tmp_path: Path, version: str, scala: str) -> None:
+    home = SparkHome(spark(tmp_path / "spark", version, scala=scala))
+    with pytest.raises(DeltaJarsError, match=r"merges run on Spark 3\.5, 4\.0, 4\.1, 4\.2"):
+        jars_for(home)
+
+
+def test_the_s3a_driver_is_for_one_hadoop(tmp_path: Path) -> None:
+    home = SparkHome(spark(tmp_path / "spark", "4.1.4", hadoop="3.4.2"))
+    with pytest.raises(DeltaJarsError, match=r"org\.apache\.hadoop:hadoop-aws:3\.4\.2 in packages"):
+        s3a_jars.s3a_jars(home)
+
+
+class Jvm:
+    """A JVM, as far as a look at Delta's jar goes."""
+
+    def __init__(self, jar: str, version: str) -> None:
+        path = SimpleNamespace(getPath=lambda: f"/opt/jars/{jar}")
+        source = SimpleNamespace(getLocation=lambda: path)
+        domain = SimpleNamespace(getCodeSource=lambda: source)
+        self.delta = SimpleNamespace(_java_lang_class=SimpleNamespace(getProtectionDomain=lambda: domain))
+        self.version = version
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "io.delta.package$":
+            return self.delta
+        version = self.version
+
+        class Package:
+            def __getattr__(self, name: str) -> Any:
+                return SimpleNamespace(SPARK_VERSION=lambda: version)
+
+        return Package()
+
+
+@pytest.mark.parametrize(
+    ("jar", "version"),
+    [
+        ("delta-spark_4.2_2.13-4.4.0.jar", "4.2.0"),
+        ("delta-spark_2.12-3.3.3.jar", "3.5.9"),
+        ("delta-spark_2.13-4.0.1.jar", "4.0.5"),
+        ("of-our-own.jar", "4.1.4"),
+    ],
+)
+def test_a_jar_that_fits(monkeypatch: pytest.MonkeyPatch, jar: str, version: str) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
+    require_fitting_jars(Jvm(jar, version))
+
+
+@pytest.mark.parametrize(
+    ("jar", "made_for", "version"),
+    [
+        ("delta-spark_4.2_2.13-4.4.0.jar", "4.2", "4.1.4"),
+        ("delta-spark_4.0_2.13-4.4.0.jar", "4.0", "4.2.0"),
+        ("delta-spark_2.12-3.3.3.jar", "3.5", "4.0.5"),
+    ],
+)
+def test_a_jar_for_another_spark(monkeypatch: pytest.MonkeyPatch, jar: str, made_for: str, version: str) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
+    with pytest.raises(MergeConfigError, match=f"{jar} is made for Spark {made_for}, but this is Spark {version}"):
+        require_fitting_jars(Jvm(jar, version))
+
+
+def test_a_pyspark_of_another_version() -> None:
+    with pytest.raises(MergeConfigError, match="install pyspark and pyspark-client of one version"):
+        require_fitting_jars(Jvm("delta-spark_4.1_2.13-4.4.0.jar", "4.1.4"))
+
+
+# --- where the engine runs --------------------------------------------------------------------------------------------
+
+
+def test_the_engine_runs_where_the_core_was_run() -> None:
+    tried = {(minor(each.spark), minor(each.delta)) for each in COMBINATIONS}
+    assert {(of_spark, delta) for of_spark, deltas in TRIED.items() for delta in deltas} == tried
+    for each in COMBINATIONS:
+        require_tried(Versions(each.spark, each.delta))
+
+
+@pytest.mark.parametrize(
+    ("of_spark", "delta"), [("4.3.0", "4.5.0"), ("4.2.0", "4.5.0"), ("3.5.9", "3.2.1"), ("?", "?")]
+)
+def test_elsewhere_it_is_refused(of_spark: str, delta: str) -> None:
+    with pytest.raises(MergeConfigError, match="was not tried"):
+        require_tried(Versions(of_spark, delta))
+
+
+def test_what_spark_4_calls_a_condition_spark_3_calls_a_class() -> None:
+    old, new = SimpleNamespace(getErrorClass=lambda: "A"), SimpleNamespace(getCondition=lambda: "B")
+    assert [condition_of(error) for error in (old, new)] == ["A", "B"]  # type: ignore[arg-type]
+
+
+# --- the matrix -------------------------------------------------------------------------------------------------------
+
+
+def test_the_matrix_counts_what_passed() -> None:
+    found = {"checks": ["a", "b", "c"], "failures": {"b": "why"}}
+    table = matrix({"4.1-4.2": dict.fromkeys(ENGINES, found)})
+    assert "| 4.1.4 | 4.2.0 | 2.13 | 2 of 3 | 2 of 3 |" in table
+    assert "| 4.2.0 | 4.4.0 | 2.13 | not run | not run |" in table
+
+
+def test_the_pages_have_a_place_for_it() -> None:
+    for page in ("README.md", "docs/compatibility.md"):
+        text = (ROOT / page).read_text("utf-8")
+        written = with_matrix(text, "| here |")
+        assert f"{BEGIN}\n\n| here |\n\n" in written
+        assert text.count(BEGIN) == 1
