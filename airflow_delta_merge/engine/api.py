@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeGuards, MergeStatement, to_json
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
+from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors, trees_of
@@ -55,7 +56,10 @@ def merge(
         the table is as it was.
     """
     gateway = Gateway(spark)
-    require_tried(gateway.versions)
+    if not gateway.versions.are_tried:
+        if config.engine is MergeEngine.DELTA_MERGE:
+            require_tried(gateway.versions)
+        return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     with statements_of(gateway, config, create=True, allowed=allowed) as statement:
@@ -79,6 +83,22 @@ def merge(
             return result
 
         return until_committed(gateway, attempt, max_commit_attempts)
+
+
+def _merge_by_statement(
+    gateway: Gateway,
+    config: MergeConfig | MergeStatement,
+    identity: MergeIdentity | None,
+    max_commit_attempts: int,
+    holds_to_locations: bool,
+) -> MergeResult:
+    """Let Delta run the merge as one statement, on versions of which nothing else is known here."""
+    found = gateway.versions
+    versions = f"Spark {found.spark} with Delta {found.delta}"
+    require_no_guards(config.guards, versions, holds_to_locations=holds_to_locations)
+    merge = BuiltInStatement(gateway.spark, config.target.to_sql(), identity)
+    with statements_of(gateway, config, create=True) as statement:
+        return until_committed(gateway, lambda attempt: merge.run(statement, attempt), max_commit_attempts)
 
 
 @raises_merge_errors

@@ -1,0 +1,205 @@
+"""``engine="builtin"`` where Delta's internals are not known: Delta runs the statement, and all else is public SQL.
+
+Who merges goes into Delta's session settings ``spark.databricks.delta.write.txnAppId`` and ``txnVersion``, by which a
+``MERGE`` is committed once, and into the commit's ``userMetadata``; what it did is read from the table's history. The
+counts are known only once it is committed, so there are no guards on them, and no record with them in the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
+from airflow_delta_merge.engine.delta_jvm.errors import merge_error
+from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, StaleMergeError
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from airflow_delta_merge.config import MergeGuards
+    from airflow_delta_merge.identity import MergeIdentity
+
+#: The key of ours in the commit's ``userMetadata``; what the session wants there stands beside it.
+KEY = "airflow_delta_merge_builtin"
+_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+_CHANGED = ("Updated", "Deleted", "Inserted")
+# Commits are looked through from the newest: the one that is sought is mostly among the last few.
+_FIRST_COMMITS, _MOST_COMMITS = 10, 1000
+
+_log = logging.getLogger(__name__)
+
+
+def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations: bool) -> None:
+    """Refuse what has to be looked at before the commit.
+
+    :param versions: those of Spark and Delta, for the sentence.
+    :param holds_to_locations: whether the connection has ``allowed_locations``.
+    :raises MergeConfigError: when something of the kind is asked for.
+    """
+    asked = {
+        "fail_if": bool(guards.fail_if),
+        "on_empty_source": guards.on_empty_source != "merge",
+        "expect_source": guards.expect_source is not None,
+        "allowed_locations": holds_to_locations,
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise MergeConfigError(
+                f"{option} needs a look at the merge before it is committed, and on {versions} Delta runs it as one "
+                "statement: leave it out, or use versions on which this package was tried (docs/compatibility.md)."
+            )
+
+
+@dataclass(frozen=True)
+class BuiltInStatement:
+    """A merge by Delta's own ``MERGE`` statement.
+
+    :param spark: the session.
+    :param target: the target as SQL names it.
+    :param identity: by what the table shall know this merge.
+    """
+
+    spark: SparkSession
+    target: str
+    identity: MergeIdentity | None
+
+    @cached_property
+    def _token(self) -> str:
+        """By what the commit of this very attempt is told from all others."""
+        return uuid.uuid4().hex
+
+    def run(self, statement: Callable[[], str], attempt: int) -> MergeResult:
+        """Run the statement, unless this execution was committed before.
+
+        :param statement: gives the statement for the table as it is now.
+        :param attempt: which commit attempt this is, from 1.
+        :raises MergeConflictError: when another writer's commit got in the way.
+        :raises StaleMergeError: when a later generation of the identity's application was committed.
+        :raises MergeExecutionError: when Delta refuses or fails.
+        """
+        if (recorded := self._recorded()) is not None:
+            return recorded
+        began = time.monotonic_ns()
+        before = self.spark.sql(f"DESCRIBE DETAIL {self.target}").collect()[0]
+        rows: list[Row] | None = None
+        try:
+            with self._settings():
+                rows = self.spark.sql(statement()).collect()
+        except (Py4JJavaError, PySparkException) as error:
+            if not (is_conflict(error) or is_storage_error(error)):
+                raise
+            commit = self._own_commit()
+            if commit is None and is_conflict(error):
+                told = merge_error(error)
+                raise MergeConflictError(str(told), condition=told.condition, sql_state=told.sql_state) from error
+            if commit is None:
+                raise
+        else:
+            commit = self._own_commit()
+        if commit is None and rows == []:
+            return self._unknown("was committed before, but its commit is no longer in the table's history")
+        result = self._result(before, commit, rows)
+        took = (time.monotonic_ns() - began) // 1_000_000
+        return replace(result, durations_ms={"total": took}, num_commit_attempts=attempt)
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        conf = self.spark.conf
+        own = {"token": self._token, **({} if self.identity is None else self.identity.to_dict())}
+        theirs = conf.get(USER_METADATA, None)
+        metadata = {KEY: own, **({} if theirs is None else {"user_metadata": theirs})}
+        wanted = {USER_METADATA: json.dumps(metadata, sort_keys=True)}
+        if self.identity is not None:
+            values = self.identity.application_id, str(self.identity.generation)
+            wanted |= dict(zip(_TRANSACTION, values, strict=True))
+        kept = {name: conf.get(name, None) for name in wanted}
+        for name, value in wanted.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, before in kept.items():
+                if before is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, before)
+
+    # What the history says
+
+    def _own_commits(self, most: int) -> Iterator[tuple[Row, dict[str, Any]]]:
+        """The newest commits that were made here, newest first, with what they say of who made them."""
+        for commit in self.spark.sql(f"DESCRIBE HISTORY {self.target} LIMIT {most}").collect():
+            if KEY in (commit.userMetadata or ""):
+                try:
+                    own = json.loads(commit.userMetadata)[KEY]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                yield commit, own
+
+    def _own_commit(self) -> Row | None:
+        found = (commit for commit, own in self._own_commits(_FIRST_COMMITS) if own.get("token") == self._token)
+        return next(found, None)
+
+    def _recorded(self) -> MergeResult | None:
+        if self.identity is None:
+            return None
+        for commit, own in self._own_commits(_MOST_COMMITS):
+            if own.get("application_id") != self.identity.application_id:
+                continue
+            generation = int(own["generation"])
+            if self.identity.is_same_execution(generation):
+                return replace(self._result(None, commit, None), already_committed=True)
+            if generation > self.identity.generation:
+                raise StaleMergeError(
+                    f"A later execution of this merge (generation {generation}) has been committed to {self.target}, "
+                    f"so this one (generation {self.identity.generation}) is outdated and changes nothing."
+                )
+            return None
+        return None
+
+    def _unknown(self, why: str) -> MergeResult:
+        if self.identity is None:  # the session's own txnAppId and txnVersion say so
+            why = "of the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
+        return replace(self._result(None, None, None), executor_reason=f"this merge {why}", already_committed=True)
+
+    def _result(self, before: Row | None, commit: Row | None, rows: list[Row] | None) -> MergeResult:
+        metrics = {name: int(value) for name, value in (commit.operationMetrics if commit else {}).items()}
+        if not metrics and rows:
+            metrics = {f"numTargetRows{kind}": int(rows[0][f"num_{kind.lower()}_rows"]) for kind in _CHANGED}
+        updated, deleted, inserted = (metrics.get(f"numTargetRows{kind}", 0) for kind in _CHANGED)
+        marked = sum(metrics.get(f"numTargetDeletionVectors{kind}", 0) for kind in ("Added", "Updated"))
+        return MergeResult(
+            table=self.target,
+            location="" if before is None else str(before.location),
+            version_read=-1 if commit is None or commit.readVersion is None else int(commit.readVersion),
+            version=None if commit is None else int(commit.version),
+            executor=type(self).__name__,
+            executor_reason='engine="builtin": Delta ran the statement; the numbers are those of the table\'s history',
+            num_affected_rows=updated + deleted + inserted,
+            num_updated_rows=updated,
+            num_deleted_rows=deleted,
+            num_inserted_rows=inserted,
+            num_files_before_skipping=0 if before is None else int(before.numFiles),
+            num_bytes_before_skipping=0 if before is None else int(before.sizeInBytes),
+            num_touched_files=metrics.get("numTargetFilesRemoved", 0) + marked,
+            num_removed_files=metrics.get("numTargetFilesRemoved", 0),
+            num_removed_bytes=metrics.get("numTargetBytesRemoved", 0),
+            num_added_files=metrics.get("numTargetFilesAdded", 0),
+            num_added_bytes=metrics.get("numTargetBytesAdded", 0),
+            num_deletion_vectors_added=metrics.get("numTargetDeletionVectorsAdded", 0),
+            num_deletion_vectors_removed=metrics.get("numTargetDeletionVectorsRemoved", 0),
+            num_deletion_vectors_updated=metrics.get("numTargetDeletionVectorsUpdated", 0),
+            metrics=metrics,
+        )
