@@ -105,6 +105,8 @@ def cell(found: Mapping[str, Any] | None, engine: str) -> str:
     if found is None:
         return "not run"
     checks, failures = found[engine]["checks"], found[engine]["failures"]
+    if checks == ["refused"] and not failures:
+        return "refused, as never tried"
     return f"{len(checks) - len(failures)} of {len(checks)}"
 
 

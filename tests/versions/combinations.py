@@ -15,12 +15,14 @@ class Combination:
     :param delta: the version of Delta's jars, as Maven Central has them.
     :param artifact: the artifact of Delta that is made for this Spark and its Scala.
     :param sha256: of its jar.
+    :param is_tried: whether our engine runs on it; elsewhere it has to refuse, and Delta's ``MERGE`` to do.
     """
 
     spark: str
     delta: str
     artifact: str
     sha256: str
+    is_tried: bool = True
 
     @property
     def name(self) -> str:
@@ -40,6 +42,13 @@ class Combination:
 
 
 COMBINATIONS = (
+    Combination(
+        "3.5.9",
+        "3.2.1",
+        "delta-spark_2.12",
+        "088e187da689a347a6a8556dcb22318e3dfcfb995d807f5e2c19b4d0a7ee9499",
+        is_tried=False,
+    ),
     Combination(
         "3.5.9", "3.3.3", "delta-spark_2.12", "4912bf902a1c453aba3bd838ff212dedd357155212f9bb37a6b47d97f2827ebc"
     ),
@@ -67,6 +76,7 @@ COMBINATIONS = (
 )
 
 SHA256_OF_OTHER_JARS = {
+    "3.2.1": (("delta-storage", "4dcc179fc4076bda5060a4038f979c53e1f5916cf04971e28f9441db390763c7"),),
     "3.3.3": (("delta-storage", "45ad193053fd30cebe6d9ab1889873cde39b223a0f210e00ebee8b6642476901"),),
     "4.0.1": (("delta-storage", "ecc42c5aaa51c423312d9e4e48aa4a12b34740bf2c37de0e8f279277ec3d12e4"),),
     "4.1.0": (("delta-storage", "6d0520ffcc35b582369f92c23fa24e14a5bb935cf6e31ed7f47c5046ae17cb25"),),

@@ -25,7 +25,7 @@ import airflow_delta_merge
 from airflow_delta_merge.config import MergeStatement, to_json
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
-from airflow_delta_merge.exceptions import MergeGuardError, StaleMergeError
+from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
 from airflow_delta_merge.identity import MergeIdentity
 from tests.conftest import SESSION_SETTINGS
 from tests.differential.cases import Case
@@ -120,6 +120,22 @@ def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict
     return outcome
 
 
+def refused(harness: EngineHarness, table: str, path: Path) -> None:
+    """Where the engine was not tried, before anything is written, with what to do."""
+    files = sorted(path.rglob("*"))
+    with pytest.raises(MergeConfigError, match='engine="builtin" lets Delta'):
+        merged(harness, table)
+    assert sorted(path.rglob("*")) == files, "something was written"
+
+
+def without_guards(harness: EngineHarness, table: str, path: Path) -> None:
+    """What Delta's statement can't be held to is refused beforehand."""
+    for guards in ({"fail_if": {"num_updated_rows": 2}}, {"on_empty_source": "fail"}):
+        with pytest.raises(MergeConfigError, match="before it is committed"):
+            merged(harness, table, guards=guards)
+    assert len([*(path / "_delta_log").glob("*.json")]) == 2
+
+
 OPTIONS: dict[str, Callable[[EngineHarness, str, Path], None]] = {
     "exactly once": committed_once,
     "a guard that trips": guarded,
@@ -140,11 +156,18 @@ def merged(
 
 
 def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    delta = Gateway(harness.spark).versions.delta_minor
-    for case in CASES:
-        if delta >= SINCE.get(case.name, (0, 0)):
-            yield case.name, lambda case=case: harness.check(case)  # type: ignore[misc]
-    for name, option in OPTIONS.items():
+    versions, options = Gateway(harness.spark).versions, OPTIONS
+    if not versions.are_tried:
+        if harness.engine == "delta_merge":
+            options = {"refused": refused}
+        else:
+            options = {name: check for name, check in OPTIONS.items() if check is not guarded}
+            options["guards are refused"] = without_guards
+    if versions.are_tried or harness.engine == "builtin":
+        for case in CASES:
+            if versions.delta_minor >= SINCE.get(case.name, (0, 0)):
+                yield case.name, lambda case=case: harness.check(case)  # type: ignore[misc]
+    for name, option in options.items():
 
         def check(option: Callable[[EngineHarness, str, Path], None] = option, name: str = name) -> None:
             path = home / harness.engine / name.replace(" ", "_")

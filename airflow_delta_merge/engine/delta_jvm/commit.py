@@ -102,11 +102,10 @@ def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject)
 
 def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterator[tuple[int, str]]:
     """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads."""
-    history = transaction.deltaLog().history()
     end, count = int(transaction.readVersion()), _FIRST_COMMITS
     while end >= 0:
         start = max(0, end - count + 1)
-        commits = scala_list(history.getHistory(start, gateway.some_long(end), transaction.catalogTable()))
+        commits = scala_list(versions.history(gateway, transaction, start, end))
         if not commits:
             return  # cleaned up, and so is all before
         for commit in commits:

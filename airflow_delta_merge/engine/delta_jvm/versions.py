@@ -264,6 +264,12 @@ def tracking_column_metadata(gateway: Gateway, kind: str, name: str, transaction
     return gateway.delta(kind).columnMetadata(name, field_ids)
 
 
+def history(gateway: Gateway, transaction: Any, start: int, end: int) -> Any:
+    """Delta's commits from one version to another, newest first; since 4.0 it is told the catalog's table."""
+    table = [] if gateway.versions.delta_minor < (4, 0) else [transaction.catalogTable()]
+    return transaction.deltaLog().history().getHistory(start, some_long(gateway, end), *table)
+
+
 def with_protocol(gateway: Gateway, file_format: Any, protocol: Any) -> Any:
     """Delta's file format for another protocol; since 4.0 it has two flags for row tracking in place of one."""
     if gateway.versions.delta_minor < (4, 0):
