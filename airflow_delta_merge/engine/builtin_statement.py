@@ -108,8 +108,8 @@ class BuiltInStatement:
                 raise
         else:
             commit = self._own_commit()
-        if commit is None and rows == []:
-            return self._unknown("was committed before, but its commit is no longer in the table's history")
+        if commit is None and rows == []:  # Delta found its transaction committed
+            return self._committed_elsewhere()
         result = self._result(before, commit, rows)
         took = (time.monotonic_ns() - began) // 1_000_000
         return replace(result, durations_ms={"total": took}, num_commit_attempts=attempt)
@@ -169,10 +169,15 @@ class BuiltInStatement:
             return None
         return None
 
-    def _unknown(self, why: str) -> MergeResult:
-        if self.identity is None:  # the session's own txnAppId and txnVersion say so
-            why = "of the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
-        return replace(self._result(None, None, None), executor_reason=f"this merge {why}", already_committed=True)
+    def _committed_elsewhere(self) -> MergeResult:
+        if self.identity is not None:
+            raise StaleMergeError(
+                f"{self.target} has a commit of this execution of the merge, or of a later one, so this one changes "
+                f"nothing; but it isn't among the last {_MOST_COMMITS} commits that were made this way, so what it did "
+                "isn't known. Look at the table's history, and mark the task a success if it is right."
+            )
+        reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
+        return replace(self._result(None, None, None), executor_reason=reason)
 
     def _result(self, before: Row | None, commit: Row | None, rows: list[Row] | None) -> MergeResult:
         metrics = {name: int(value) for name, value in (commit.operationMetrics if commit else {}).items()}

@@ -276,7 +276,7 @@ class SparkSubmit(SparkSubmitHook):
 
     def _kill_driver_pod(self, pod: str) -> None:
         name = ":".join(filter(None, [self._connection["namespace"], pod]))
-        properties = ["--properties-file", str(self._properties_file), "--load-spark-defaults"]
+        properties = ["--properties-file", str(self._properties_file), *self._with_defaults]
         command = [self.find_binary(), "--master", self.master, *properties, "--kill", name]
         # In a session of its own: it takes some seconds, and shall go on should this process be killed meanwhile.
         subprocess.run(
@@ -302,7 +302,12 @@ class SparkSubmit(SparkSubmitHook):
 
     def _build_spark_common_args(self) -> list[str]:
         # A properties file would by itself switch spark-defaults.conf off.
-        return [*super()._build_spark_common_args(), "--load-spark-defaults"]
+        return [*super()._build_spark_common_args(), *self._with_defaults]
+
+    @property
+    def _with_defaults(self) -> list[str]:
+        """What lets spark-defaults.conf count beside a properties file; Spark 3.5 has nothing of the kind."""
+        return [] if (self.spark_home.version or "").startswith("3.") else ["--load-spark-defaults"]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
         super()._process_spark_submit_log(self._remember(itr))
