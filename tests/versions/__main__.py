@@ -38,25 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [combination.name for combination in COMBINATIONS]
     parser = argparse.ArgumentParser(prog="make test-versions", description="The differential core on each version.")
     parser.add_argument("--only", action="append", choices=names, help="one combination, also several times")
+    parser.add_argument("--engine", choices=ENGINES, help="one engine; what is kept of the other stays")
     parser.add_argument("--word", default="", help="only checks whose name has it; nothing is kept of such a run")
     parser.add_argument("--write", action="store_true", help="write the matrix into the README and the docs")
     parser.add_argument("--matrix", action="store_true", help="run nothing, only tell what ran before")
     options = parser.parse_args(arguments)
     asked = [each for each in COMBINATIONS if options.only is None or each.name in options.only]
-    failed = False
+    engines, failed = [options.engine] if options.engine else [*ENGINES], False
     for combination in [] if options.matrix else asked:
         print(f"Spark {combination.spark}, Delta {combination.delta} …", flush=True)
-        found = run(combination, options.word)
-        failed |= found is None or any(engine["failures"] for engine in found.values())
-        if found is not None and not options.word:
+        found = run(combination, engines, options.word)
+        failed |= any(not each or each["failures"] for each in found.values())
+        for engine, each in found.items():
+            print(f"  {ENGINES[engine]}: {cell(each)}", flush=True)
+        if not options.word:
+            kept = kept_of(combination) | found
             RESULTS.mkdir(parents=True, exist_ok=True)
-            result_of(combination).write_text(json.dumps(found, indent=1), "utf-8")
-        elif found is None:
-            result_of(combination).unlink(missing_ok=True)
-        print(f"  {', '.join(cell(found, engine) for engine in ENGINES)}", flush=True)
-    found_before = {each.name: json.loads(path.read_text("utf-8")) for each in COMBINATIONS
-                    if (path := result_of(each)).is_file()}  # fmt: skip
-    table = matrix(found_before)
+            result_of(combination).write_text(json.dumps(kept, indent=1), "utf-8")
+    table = matrix({each.name: kept_of(each) for each in COMBINATIONS})
     print(table)
     if options.write:
         for document in DOCUMENTS:
@@ -64,24 +63,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
+def kept_of(combination: Combination) -> dict[str, Any]:
+    """What came of it when it last ran, by engine."""
+    path = result_of(combination)
+    kept: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return kept
+
+
 def result_of(combination: Combination) -> Path:
     """Where the result of a combination is kept."""
     return RESULTS / f"{combination.name}.json"
 
 
-def run(combination: Combination, word: str) -> dict[str, Any] | None:
-    """Run the core; what came of it by engine, None when it did not come to an end."""
+def run(combination: Combination, engines: Sequence[str], word: str) -> dict[str, Any]:
+    """Run the core by engines; what came of it by engine, None when it did not come to an end."""
     python = environment(combination.spark)
     os.environ[FOLDER_VARIABLE] = str(HOME / "jars")  # the jars of other versions aren't for the user's own folder
     other = next(each for each in COMBINATIONS if each.spark != combination.spark)
     jars, wrong = fetched(combination.jars), fetched(other.jars[:1])
     command = [str(python), "-m", "tests.versions.run_core", "--jars", ",".join(jars), "--wrong-jar", *wrong]
+    command += ["--word", word, *(part for engine in engines for part in ("--engine", engine))]
     settings = {**os.environ, "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {JAVA_OPTIONS}"}
-    done = subprocess.run(
-        [*command, "--word", word], cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        return None
+        return dict.fromkeys(engines)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -100,11 +105,11 @@ def environment(spark: str) -> Path:
     return folder / "bin" / "python"
 
 
-def cell(found: Mapping[str, Any] | None, engine: str) -> str:
+def cell(found: Mapping[str, Any] | None) -> str:
     """What passed of how many."""
-    if found is None:
+    if not found:
         return "not run"
-    checks, failures = found[engine]["checks"], found[engine]["failures"]
+    checks, failures = found["checks"], found["failures"]
     if checks == ["refused"] and not failures:
         return "refused, as never tried"
     return f"{len(checks) - len(failures)} of {len(checks)}"
@@ -114,7 +119,7 @@ def matrix(found: Mapping[str, Mapping[str, Any]]) -> str:
     """The matrix as Markdown, by the names of the combinations."""
     lines = [f"| Spark | Delta | Scala | {' | '.join(ENGINES.values())} |", "|---|---|---|---|---|"]
     for each in COMBINATIONS:
-        cells = (cell(found.get(each.name), engine) for engine in ENGINES)
+        cells = (cell(found.get(each.name, {}).get(engine)) for engine in ENGINES)
         lines.append(f"| {each.spark} | {each.delta} | {each.scala} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

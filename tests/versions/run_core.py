@@ -217,12 +217,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jars", required=True)
     parser.add_argument("--wrong-jar", required=True, help="Delta's jar for another Spark")
-    parser.add_argument("--engine", action="append", default=[])
+    parser.add_argument("--engine", action="append", required=True)
     parser.add_argument("--word", default="", help="only checks whose name has it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(options.jars, Path(folder)) as spark:
         found = {}
-        for engine in options.engine or ["delta_merge", "builtin"]:
+        for engine in options.engine:
             harness = EngineHarness(spark, Path(folder) / engine)
             harness.engine, harness.jars, harness.wrong_jar = engine, options.jars, options.wrong_jar
             found[engine] = run(harness, Path(folder), options.word)
