@@ -20,8 +20,8 @@ from airflow_delta_merge.engine.delta_jvm.versions import (
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.jars import DeltaJarsError, jars_for
 from airflow_delta_merge.spark_home import SparkHome
-from tests.versions.__main__ import BEGIN, ENGINES, matrix, with_matrix
-from tests.versions.combinations import COMBINATIONS
+from tests.versions.__main__ import BEGIN, matrix, with_matrix
+from tests.versions.combinations import COMBINATIONS, Combination
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -191,10 +191,17 @@ def test_what_spark_4_calls_a_condition_spark_3_calls_a_class() -> None:
 
 
 def test_the_matrix_counts_what_passed() -> None:
-    found = {"checks": ["a", "b", "c"], "failures": {"b": "why"}}
-    table = matrix({"4.1-4.2": dict.fromkeys(ENGINES, found)})
-    assert "| 4.1.4 | 4.2.0 | 2.13 | 2 of 3 | 2 of 3 |" in table
+    def result(combination: Combination, engine: str) -> dict[str, Any]:
+        if combination.name == "4.1-4.2":
+            return {"checks": {"a": None, "b": "why", "c": None}, "ended": engine == "builtin"}
+        if combination.name == "3.5-3.2" and engine == "delta_merge":
+            return {"checks": {"refused": None}, "ended": True}
+        return {"checks": {}, "ended": False}
+
+    table = matrix(result)
+    assert "| 4.1.4 | 4.2.0 | 2.13 | 2 of 3, the rest not run | 2 of 3 |" in table
     assert "| 4.2.0 | 4.4.0 | 2.13 | not run | not run |" in table
+    assert "| 3.5.9 | 3.2.1 | 2.12 | refused, as never tried | not run |" in table
 
 
 def test_the_pages_have_a_place_for_it() -> None:

@@ -1,8 +1,8 @@
 """``make test-versions``: the differential core on each combination of Spark and Delta, and the matrix of what passed.
 
 Each version of PySpark gets an environment of its own in ``.cache/versions`` (some 480 MB), made by uv with exact pins;
-the one of ``make install`` serves its own. What came of a combination is kept there, so that ``--write`` can put
-together what ran one by one.
+the one of ``make install`` serves its own. What came of each check is kept there: ``--resume`` goes on after an
+interruption, and ``--write`` puts together what ran one by one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,22 +41,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=names, help="one combination, also several times")
     parser.add_argument("--engine", choices=ENGINES, help="one engine; what is kept of the other stays")
     parser.add_argument("--word", default="", help="only checks whose name has it; nothing is kept of such a run")
+    parser.add_argument("--resume", action="store_true", help="go on where an earlier run was interrupted")
     parser.add_argument("--write", action="store_true", help="write the matrix into the README and the docs")
     parser.add_argument("--matrix", action="store_true", help="run nothing, only tell what ran before")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
     asked = [each for each in COMBINATIONS if options.only is None or each.name in options.only]
-    engines, failed = [options.engine] if options.engine else [*ENGINES], False
+    failed = False
     for combination in [] if options.matrix else asked:
         print(f"Spark {combination.spark}, Delta {combination.delta} …", flush=True)
-        found = run(combination, engines, options.word)
-        failed |= any(not each or each["failures"] for each in found.values())
-        for engine, each in found.items():
-            print(f"  {ENGINES[engine]}: {cell(each)}", flush=True)
-        if not options.word:
-            kept = kept_of(combination) | found
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            result_of(combination).write_text(json.dumps(kept, indent=1), "utf-8")
-    table = matrix({each.name: kept_of(each) for each in COMBINATIONS})
+        for engine in [options.engine] if options.engine else ENGINES:
+            found = run(combination, engine, options.word, resume=options.resume)
+            failed |= not found["ended"] or any(found["checks"].values())
+            print(f"  {ENGINES[engine]}: {cell(found)}", flush=True)
+    table = matrix(lambda combination, engine: kept_of(result_of(combination, engine)))
     print(table)
     if options.write:
         for document in DOCUMENTS:
@@ -63,31 +62,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
-def kept_of(combination: Combination) -> dict[str, Any]:
-    """What came of it when it last ran, by engine."""
-    path = result_of(combination)
-    kept: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return kept
+def result_of(combination: Combination, engine: str) -> Path:
+    """Where the result is kept."""
+    return RESULTS / f"{combination.name}-{engine}.json"
 
 
-def result_of(combination: Combination) -> Path:
-    """Where the result of a combination is kept."""
-    return RESULTS / f"{combination.name}.json"
+def kept_of(path: Path) -> dict[str, Any]:
+    """What came of it when it last ran: each check with why it failed, or None, and whether all have run."""
+    kept: dict[str, Any] = {"checks": {}, "ended": False}
+    return json.loads(path.read_text("utf-8")) if path.is_file() else kept
 
 
-def run(combination: Combination, engines: Sequence[str], word: str) -> dict[str, Any]:
-    """Run the core by engines; what came of it by engine, None when it did not come to an end."""
-    python = environment(combination.spark)
+def run(combination: Combination, engine: str, word: str, *, resume: bool) -> dict[str, Any]:
+    """Run the core by one engine; keep what came of each check as it comes."""
+    python, path = environment(combination.spark), result_of(combination, engine)
     os.environ[FOLDER_VARIABLE] = str(HOME / "jars")  # the jars of other versions aren't for the user's own folder
     other = next(each for each in COMBINATIONS if each.spark != combination.spark)
     jars, wrong = fetched(combination.jars), fetched(other.jars[:1])
+    found = kept_of(path) if resume else {"checks": {}}
+    found = {"checks": {name: why for name, why in found["checks"].items() if why is None}, "ended": False}
     command = [str(python), "-m", "tests.versions.run_core", "--jars", ",".join(jars), "--wrong-jar", *wrong]
-    command += ["--word", word, *(part for engine in engines for part in ("--engine", engine))]
+    command += ["--engine", engine, "--word", word, *(part for name in found["checks"] for part in ("--done", name))]
     settings = {**os.environ, "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {JAVA_OPTIONS}"}
-    done = subprocess.run(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        return dict.fromkeys(engines)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.Popen(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True)
+    try:
+        for line in process.stdout or ():
+            told = json.loads(line)
+            if "check" in told:
+                found["checks"][told["check"]] = told["failure"]
+            else:
+                found["ended"] = True
+            if not word:
+                RESULTS.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(found, indent=1), "utf-8")
+    finally:
+        process.terminate()
+        process.wait()
     return found
 
 
@@ -105,21 +115,25 @@ def environment(spark: str) -> Path:
     return folder / "bin" / "python"
 
 
-def cell(found: Mapping[str, Any] | None) -> str:
+def cell(found: Mapping[str, Any]) -> str:
     """What passed of how many."""
-    if not found:
+    checks = found["checks"]
+    if not checks:
         return "not run"
-    checks, failures = found["checks"], found["failures"]
-    if checks == ["refused"] and not failures:
+    if [*checks.items()] == [("refused", None)]:
         return "refused, as never tried"
-    return f"{len(checks) - len(failures)} of {len(checks)}"
+    passed = f"{sum(why is None for why in checks.values())} of {len(checks)}"
+    return passed if found["ended"] else f"{passed}, the rest not run"
 
 
-def matrix(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The matrix as Markdown, by the names of the combinations."""
+def matrix(result: Callable[[Combination, str], Mapping[str, Any]]) -> str:
+    """The matrix as Markdown.
+
+    :param result: what came of a combination and an engine.
+    """
     lines = [f"| Spark | Delta | Scala | {' | '.join(ENGINES.values())} |", "|---|---|---|---|---|"]
     for each in COMBINATIONS:
-        cells = (cell(found.get(each.name, {}).get(engine)) for engine in ENGINES)
+        cells = (cell(result(each, engine)) for engine in ENGINES)
         lines.append(f"| {each.spark} | {each.delta} | {each.scala} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Runs the differential core in the environment of one combination; prints what came of it as one line of JSON.
+"""Runs the differential core in the environment of one combination; prints what came of each check as a line of JSON.
 
 Called by ``make test-versions`` with that environment's Python, which has pyspark and no Airflow.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,20 +178,19 @@ def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[
         yield name, check
 
 
-def run(harness: EngineHarness, home: Path, word: str) -> dict[str, object]:
-    """Which checks there were, and what failed of them how."""
-    names, failures = [], {}
+def run(harness: EngineHarness, home: Path, word: str, done: Sequence[str]) -> None:
+    """Run the checks and tell of each, in a line of JSON, why it failed."""
     for name, check in checks(harness, home):
-        if word in name:
-            names.append(name)
+        if word in name and name not in done:
+            failure = None
             try:
                 check()
             except (Exception, Failed) as error:
-                failures[name] = str(error) or type(error).__name__
-                print(f"{harness.engine}: {name}\n{failures[name]}", file=sys.stderr)
+                failure = str(error) or type(error).__name__
+                print(f"{harness.engine}: {name}\n{failure}", file=sys.stderr)
                 if not isinstance(error, (AssertionError, Failed)):
                     traceback.print_exc()
-    return {"checks": names, "failures": failures}
+            print(json.dumps({"check": name, "failure": failure}), flush=True)
 
 
 @contextmanager
@@ -217,16 +216,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jars", required=True)
     parser.add_argument("--wrong-jar", required=True, help="Delta's jar for another Spark")
-    parser.add_argument("--engine", action="append", required=True)
+    parser.add_argument("--engine", required=True)
     parser.add_argument("--word", default="", help="only checks whose name has it")
+    parser.add_argument("--done", action="append", default=[], help="a check to leave out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(options.jars, Path(folder)) as spark:
-        found = {}
-        for engine in options.engine:
-            harness = EngineHarness(spark, Path(folder) / engine)
-            harness.engine, harness.jars, harness.wrong_jar = engine, options.jars, options.wrong_jar
-            found[engine] = run(harness, Path(folder), options.word)
-    print(json.dumps(found))
+        harness = EngineHarness(spark, Path(folder) / options.engine)
+        harness.engine, harness.jars, harness.wrong_jar = options.engine, options.jars, options.wrong_jar
+        run(harness, Path(folder), options.word, options.done)
+    print(json.dumps({"end": True}))
 
 
 if __name__ == "__main__":
