@@ -214,10 +214,11 @@ def test_test_of_what_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_test_without_jars_asks_whether_they_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_delta_merge import jars
+    from airflow_delta_merge.spark_home import SparkHome
 
     missing = tmp_path / "jars"
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(missing))
-    first = jars.jars_for("4.2")[0].artifact
+    first = jars.jars_for(SparkHome.of())[0].artifact
     mirrored = tmp_path / "io" / "delta" / first / jars.DELTA_VERSION / f"{first}-{jars.DELTA_VERSION}.jar"
     mirrored.parent.mkdir(parents=True)
     mirrored.touch()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge import jars
+from airflow_delta_merge.spark_home import SparkHome
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -66,9 +67,10 @@ def test_processes_at_the_same_time(folder: Path) -> None:
 
 
 def test_what_a_wrong_mirror_sends_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = tmp_path / "wrong" / "io" / "delta" / "delta-spark_4.2_2.13" / jars.DELTA_VERSION
+    jar = jars.jars_for(SparkHome.of())[0]
+    wrong = tmp_path / "wrong" / "io" / "delta" / jar.artifact / jar.version
     wrong.mkdir(parents=True)
-    (wrong / f"delta-spark_4.2_2.13-{jars.DELTA_VERSION}.jar").write_text("<html>Please log in</html>")
+    (wrong / jar.file_name).write_text("<html>Please log in</html>")
     monkeypatch.setenv(jars.MAVEN_VARIABLE, (tmp_path / "wrong").as_uri())
     with pytest.raises(jars.DeltaJarsError, match=r"is not delta-spark_.*\.jar: its SHA-256 is .* proxy"):
         jars.delta_jars()
