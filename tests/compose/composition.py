@@ -16,7 +16,7 @@ from tests.compose.container import Container, make_base
 
 #: How often a service is asked; how long it may be ill says the file.
 _SECONDS_BETWEEN_LOOKS = 2.0
-_SECONDS_TO_STOP = 20.0
+_SECONDS_TO_STOP = 60.0  # on a busy machine; Docker kills after 10
 #: The one setting that the file doesn't have: all live some minutes, before Java's second compiler pays off.
 _FOR_A_SHORT_LIFE = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 POSTGRES = Path(__file__).with_name("postgres.sh")
