@@ -366,7 +366,7 @@ class DeltaMergeOperator(BaseOperator):
 
         configs = self._merge_configs()
         settings = self.hook.settings
-        self.hook.preparation.expected_seconds = seconds_of_last_run(context["ti"])
+        self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", statements_to_sql(configs))
         lineage = is_lineage_sent()

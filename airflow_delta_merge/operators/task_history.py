@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 def seconds_of_last_run(ti: Any) -> float | None:
     """How long the task's merge took in the run before this one, without Spark's start; of several, all together.
 
-    :param ti: the running task instance.
+    :param ti: the running task instance, if there is one.
     :return: None when it isn't known, be it that the task never ran or that Airflow doesn't tell.
     """
     try:

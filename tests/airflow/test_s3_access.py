@@ -17,6 +17,7 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
 from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.spark_home import SparkHome
 
 CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
 KEYS = {"login": "canary-access", "password": "canary/secret+"}
@@ -154,7 +155,7 @@ def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("conn_type", ["delta_merge", "spark"])
 def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str) -> None:
-    monkeypatch.setattr(preparation, "s3a_jars", lambda: ["/of/hadoop-aws.jar", "/of/s3.jar"])
+    monkeypatch.setattr(preparation, "s3a_jars", lambda spark: ["/of/hadoop-aws.jar", "/of/s3.jar"])
     define({**TOKEN, **MINIO}, {"conn_type": conn_type}, **KEYS)
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.hadoop.fs.s3a.endpoint": "http://task"})
     with staged(CONFIG) as staging:
@@ -205,13 +206,13 @@ def test_the_connections_test_looks_for_the_jars_and_asks_nobody(
 ) -> None:
     define(MINIO, **KEYS)
     for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and an address that has the S3A")):
-        monkeypatch.setattr(delta_merge, "have_s3a_jars", lambda there=there: there)
+        monkeypatch.setattr(delta_merge, "have_s3a_jars", lambda spark, there=there: there)
         good, sentence = DeltaMergeHook(conn_id="lake").test_connection()
         assert good
         assert said in sentence
         assert "Not tested: that Spark starts, whether S3 lets the AWS connection in" in sentence
 
-    def refuse() -> bool:
+    def refuse(spark: SparkHome) -> bool:
         raise jars.DeltaJarsError("not to be had")
 
     monkeypatch.setattr(delta_merge, "have_s3a_jars", refuse)
