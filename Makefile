@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help java install demo test test-all test-cluster test-s3 test-versions test-browser errors lint format fuzz chaos \
-	bench docs clean build test-wheel test-lowest licenses sbom compose-check
+	bench bench-scale docs clean build test-wheel test-lowest licenses sbom compose-check
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -87,6 +87,9 @@ chaos: java install $(CLASSES) ## Kills at random moments under a real scheduler
 
 bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-scale: java install $(INSTALLED_FOR_BENCH) ## Tables of 100,000 files and 200 million rows, in drivers of bounded memory
+	@$(BIN)/python -m bench.at_scale $(ARGS)
 
 # Whenever the plain install runs anew it takes these groups away again, hence the order; inexact, so that neither takes
 # away the other.
