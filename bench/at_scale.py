@@ -218,7 +218,7 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     rows = runner.hash_of_rows(run.target)
     spark.stop()
     heap = _heap_after_collections(collections)
-    stages = [stage for stage in read_stages(events) if stage.run == "measured"]
+    stages = [stage for stage in read_stages(events) if stage.run == "measured" and stage.step]
     return Measured(
         affected_rows=facts.values["affected_rows"],
         seconds=seconds,
