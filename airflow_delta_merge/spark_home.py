@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 _CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+\.\d+\S*)\.jar")
@@ -37,14 +38,12 @@ class SparkHome:
     @property
     def version(self) -> str | None:
         """Its version, e.g. ``4.1.4``; None where the jars don't tell it."""
-        found = self._core()
-        return found and found[2]
+        return self._core and self._core[2]
 
     @property
     def scala(self) -> str | None:
         """The version of Scala that it was built for, e.g. ``2.13``."""
-        found = self._core()
-        return found and found[1]
+        return self._core and self._core[1]
 
     @property
     def hadoop(self) -> str | None:
@@ -52,6 +51,7 @@ class SparkHome:
         jars = [] if self.path is None else sorted(self.path.glob("jars/hadoop-client-api-*.jar"))
         return jars[0].name.removeprefix("hadoop-client-api-").removesuffix(".jar") if jars else None
 
+    @cached_property
     def _core(self) -> re.Match[str] | None:
         if self.path is None:
             return None

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from airflow_delta_merge.config import when_matched_delete, when_matched_update_
 from bench import report, session
 from bench.case import Case, Regime
 from bench.cases import choose
-from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
+from bench.contestants import BuiltIn, Contestant, Ours, Run
 from bench.data import Table, Templates, copy_table
 from bench.event_log import Stage, read_stages
 from bench.events import CHANGED, EVENTS, ONE_DAY
@@ -133,13 +133,14 @@ class Step:
 class Measured:
     """One merge.
 
-    :param affected_rows: rows inserted, updated and deleted.
     :param seconds: of the whole merge.
     :param heap_mb: the most heap after a collection; None when there was none.
     :param python_mb: the most that Python took.
+    :param steps: its steps, in their order.
+    :param rows: number and hash of the table's rows afterwards.
+    :param error: why there is nothing to tell; empty when there is.
     """
 
-    affected_rows: int
     seconds: float
     heap_mb: int | None
     python_mb: int
@@ -180,7 +181,7 @@ def _measured(case: AtScale, contestant: str, home: Path) -> Measured:
     try:
         values = json.loads(_in_own_process(case, contestant, home).splitlines()[-1])
     except subprocess.CalledProcessError:
-        return Measured(0, 0, None, 0, [], (0, 0), error=f"failed with {case.driver_memory}, see above")
+        return Measured(0, None, 0, [], (0, 0), error=f"failed with {case.driver_memory}, see above")
     values |= {"steps": [Step(**each) for each in values["steps"]], "rows": tuple(values["rows"])}
     return Measured(**values)
 
@@ -210,8 +211,9 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     copy_table(template, run.target)
     contestant.prepare(run)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "measured")
-    facts, began, seconds = _timed(lambda: contestant.merge(run))
-    ended = round(time.time() * 1000)
+    began, start = round(time.time() * 1000), time.perf_counter()
+    contestant.merge(run)
+    ended, seconds = round(time.time() * 1000), time.perf_counter() - start
     spark.sparkContext._jsc.setLocalProperty("spark.jobGroup.id", None)
     # Else Spark takes each small file for 4 MB, and reads them by thousands of tasks.
     spark.conf.set("spark.sql.files.openCostInBytes", "65536")
@@ -220,19 +222,12 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     heap = _heap_after_collections(collections)
     stages = [stage for stage in read_stages(events) if stage.run == "measured" and stage.step]
     return Measured(
-        affected_rows=facts.values["affected_rows"],
         seconds=seconds,
         heap_mb=_most(heap, began, ended),
         python_mb=_python_mb(),
         steps=_steps(stages, heap),
         rows=rows,
     )
-
-
-def _timed(merge: Callable[[], Facts]) -> tuple[Facts, int, float]:
-    began, start = round(time.time() * 1000), time.perf_counter()
-    facts = merge()
-    return facts, began, time.perf_counter() - start
 
 
 def _made(case: AtScale, home: Path, spark: SparkSession) -> tuple[Path, Path]:
@@ -310,10 +305,8 @@ def _write_docs(lines: Sequence[str], chosen: Sequence[AtScale]) -> None:
         f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}. Machine: {about['machine']}. "
         f"Versions: {versions}."
     )
-    text = _DOCS.read_text(encoding="utf-8")
-    before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-    block = "\n".join([_BEGIN, "", *header, *lines, "", footer, "", _END])
-    _DOCS.write_text(f"{before}{block}{after}", encoding="utf-8")
+    before, after = report.around_marks(_DOCS, _BEGIN, _END)
+    _DOCS.write_text("\n".join([before, "", *header, *lines, "", footer, "", after]), encoding="utf-8")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

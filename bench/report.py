@@ -248,13 +248,22 @@ _BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end 
 def write_docs(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
     """Put the table between the marks in `benchmark.md`, and the picture beside it."""
     page = folder / "benchmark.md"
-    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise ValueError(f"{page} lacks the lines {_BEGIN!r} and {_END!r}, between which the results go.")
+    before, after = around_marks(page, _BEGIN, _END)
     drawn = picture(results, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
-    page.write_text(f"{before}{begin}\n\n{image}{markdown(results, about)}\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}\n\n{image}{markdown(results, about)}\n{after}", encoding="utf-8")
+
+
+def around_marks(page: Path, begin: str, end: str) -> tuple[str, str]:
+    """What stands in a page before and after its results, the lines included that mark them.
+
+    :raises ValueError: when it lacks these lines.
+    """
+    before, has_begin, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not (has_begin and has_end):
+        raise ValueError(f"{page} lacks the lines {begin!r} and {end!r}, between which the results go.")
+    return before + begin, end + after
 
 
 def _commit() -> str:

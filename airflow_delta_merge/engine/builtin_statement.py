@@ -8,7 +8,6 @@ counts are known only once it is committed, so there are no guards on them, and 
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -37,8 +36,6 @@ _TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta
 _CHANGED = ("Updated", "Deleted", "Inserted")
 # Commits are looked through from the newest: the one that is sought is mostly among the last few.
 _FIRST_COMMITS, _MOST_COMMITS = 10, 1000
-
-_log = logging.getLogger(__name__)
 
 
 def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations: bool) -> None:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ class SparkSubmit(SparkSubmitHook):
         """Whether the driver is to run on the cluster."""
         return bool(self._connection["deploy_mode"] == "cluster")
 
-    @property
+    @cached_property
     def spark_home(self) -> SparkHome:
         """The Spark that spark-submit starts.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from tests.compose.compose_file import ROOT, Service, services
+from tests.compose.compose_file import ROOT, Service, make_env_file, services
 from tests.compose.composition import POSTGRES_PROGRAMS
 from tests.compose.lint import LintError, lint
 
@@ -63,7 +63,7 @@ def _check(stages: set[str], started: float) -> None:
         say(lint(FOLDER / "node"))
     if stages != {"lint"}:
         _remove("run")
-        env_file = _env_file()
+        env_file = make_env_file(FOLDER / "run" / "project")
         composed = services(env_file)
         _check_machine(composed)
         dockerfiles = sorted({each.dockerfile for each in composed.values() if each.dockerfile})
@@ -113,16 +113,6 @@ def _remove(name: str) -> None:
     """Remove what the last time has left in a folder."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
     (FOLDER / name).mkdir(parents=True)
-
-
-def _env_file() -> Path:
-    """An ``.env`` as the users make it, of a copy of the example."""
-    folder = FOLDER / "run" / "project"
-    (folder / "deploy").mkdir(parents=True)
-    shutil.copy(ROOT / ".env.example", folder)
-    script = shutil.copy(ROOT / "deploy" / "new_env.sh", folder / "deploy")
-    subprocess.run([script], check=True)
-    return folder / ".env"
 
 
 def _apart(options: list[str], module: str, *arguments: object) -> None:

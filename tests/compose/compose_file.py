@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from dockerfile_parse import DockerfileParser
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yaml"
+EXAMPLE = ROOT / ".env.example"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -79,6 +81,17 @@ class Service:
     volumes: list[tuple[str, str]] = field(default_factory=list)
     depends_on: dict[str, str] = field(default_factory=dict)
     health: HealthCheck | None = None
+
+
+def make_env_file(project: Path) -> Path:
+    """An ``.env`` as users make it, of a copy of the example.
+
+    :param project: a folder, made if it isn't there, that stands for the checkout.
+    """
+    (project / "deploy").mkdir(parents=True)
+    shutil.copy(EXAMPLE, project)
+    subprocess.run([shutil.copy(ROOT / "deploy" / "new_env.sh", project / "deploy")], check=True)
+    return project / ".env"
 
 
 def services(env_file: Path) -> dict[str, Service]:

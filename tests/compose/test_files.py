@@ -14,9 +14,17 @@ import yaml
 from dotenv import dotenv_values
 
 from tests.compose import lint
-from tests.compose.compose_file import COMPOSE_FILE, ROOT, Dockerfile, Service, resolved, services
+from tests.compose.compose_file import (
+    COMPOSE_FILE,
+    EXAMPLE,
+    ROOT,
+    Dockerfile,
+    Service,
+    make_env_file,
+    resolved,
+    services,
+)
 
-EXAMPLE = ROOT / ".env.example"
 SECRET = re.compile(r"PASSWORD|SECRET|FERNET|ACCESS_KEY")
 EXACT_TAG = re.compile(r"[a-z0-9-]+:\d+\.\d+(\.\d+)?[\w.-]*")
 
@@ -24,11 +32,7 @@ EXACT_TAG = re.compile(r"[a-z0-9-]+:\d+\.\d+(\.\d+)?[\w.-]*")
 @pytest.fixture(scope="module")
 def env_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ``.env`` as users make it."""
-    project = tmp_path_factory.mktemp("project")
-    (project / "deploy").mkdir()
-    shutil.copy(EXAMPLE, project)
-    subprocess.run([shutil.copy(ROOT / "deploy" / "new_env.sh", project / "deploy")], check=True)
-    return project / ".env"
+    return make_env_file(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture(scope="module")
