@@ -76,9 +76,12 @@ def test_the_result_is_what_delta_did(spark: SparkSession, table: Path, tmp_path
     assert result.num_touched_files == len([action for action in log if "remove" in action])
 
 
-def test_nothing_to_do_has_no_version(spark: SparkSession, table: Path) -> None:
+def test_nothing_to_do_is_a_version_that_says_who_merged(spark: SparkSession, table: Path) -> None:
+    # Delta writes the session's transaction down even where no row changes.
     result = merged(spark, table, "WHEN MATCHED AND s.id < 0 THEN DELETE", generation=64)
-    assert (result.version, result.num_affected_rows, versions(table)) == (None, 0, 1)
+    assert (result.version, result.num_affected_rows, versions(table)) == (1, 0, 2)
+    again = merged(spark, table, "WHEN MATCHED AND s.id < 0 THEN DELETE", generation=64)
+    assert (again.version, again.already_committed, versions(table)) == (1, True, 2)
 
 
 def test_it_is_committed_once(spark: SparkSession, table: Path) -> None:
