@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
-from airflow_delta_merge.engine.insert_only_merge import inserted_rows, set_adding_metrics, set_skipping_metrics
+from airflow_delta_merge.engine.insert_only_merge import (
+    inserted_rows,
+    set_adding_metrics,
+    set_skipping_metrics,
+    write_inserts,
+)
 from airflow_delta_merge.engine.kept_join import is_small, join_once
 from airflow_delta_merge.engine.matches import count_by_file, find_matches, matches_of
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
@@ -45,7 +50,8 @@ class ClassicMergeExecutor:
     Source rows that appear in no match are inserted.
 
     Where source and candidate files are small the join of phase 1 is kept with all columns, and phase 2 writes from it
-    (:mod:`~airflow_delta_merge.engine.kept_join`).
+    (:mod:`~airflow_delta_merge.engine.kept_join`). Where every candidate file is as good as sure to be touched,
+    :meth:`write_at_once` comes before both (:mod:`~airflow_delta_merge.engine.one_pass`).
     """
 
     def __init__(self, merge: MergeContext) -> None:
@@ -126,11 +132,21 @@ class ClassicMergeExecutor:
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
         merge = self._merge
+        if not touched.files.count:
+            return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             added = self._write_rows(touched)
             if self._deletion_vectors:
                 return merge.gateway.concat(added, self._mark_rows(touched))
             return merge.gateway.concat(added, self._removed(touched.files))
+
+    def _write_inserts_alone(self, unmatched: Callable[[], DataFrame]) -> JavaObject:
+        merge = self._merge
+        if not merge.insert_clauses:
+            merge.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
+            return merge.gateway.seq([])
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            return write_inserts(merge, unmatched())
 
     def _removed(self, files: FileSet) -> JavaObject:
         """Actions that remove the files, which are written anew; sets the metrics of removed files."""
@@ -144,8 +160,7 @@ class ClassicMergeExecutor:
     def told(self, touched: TouchedFiles) -> str:
         """How this merge goes about its work, and why, in a sentence."""
         if not touched.files.count:
-            inserts = "the unmatched source rows are appended" if self._merge.insert_clauses else "nothing is written"
-            return f"no file is touched: {inserts}"
+            return self._told_untouched()
         how = "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
@@ -158,10 +173,18 @@ class ClassicMergeExecutor:
             source = "source and target are small and joined once"
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
 
-    def told_of_one_pass(self) -> str:
+    def told_of_one_pass(self, num_touched: int) -> str:
         """The same where :meth:`write_at_once` did it all."""
-        files = self._merge.candidates.count
-        return f"all {files} candidate files are rewritten, in the one pass that joins them with the large source"
+        if not num_touched:
+            return self._told_untouched()
+        source = "small" if is_small(self._merge) else "large"
+        return (
+            f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
+        )
+
+    def _told_untouched(self) -> str:
+        inserts = "the unmatched source rows are appended" if self._merge.insert_clauses else "nothing is written"
+        return f"no file is touched: {inserts}"
 
     @property
     def writes_new_versions(self) -> bool:
@@ -234,23 +257,27 @@ class ClassicMergeExecutor:
         )
         return actions
 
-    def write_at_once(self) -> JavaObject | None:
+    def write_at_once(self) -> tuple[JavaObject, int] | None:
         """Both phases in one pass, where every candidate file can be expected to be touched.
 
-        :return: JVM sequence of file actions; None when there must be two phases: nothing is left of the attempt then.
+        :return: JVM sequence of file actions, and how many files were touched: all candidates or none. None when there
+            must be two phases: nothing is left of the attempt then.
         """
         merge = self._merge
         if not is_likely_to_touch_all(merge):
             return None
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            written = write_in_one_pass(merge)
-            if written is None:
-                return None
-            set_skipping_metrics(merge)
-            set_adding_metrics(merge, written.files)
-            self._count_rows(merge.candidates, written.rows_of_clause)
-            merge.metrics.set(numTargetRowsInserted=written.inserted_rows)
-            return merge.gateway.concat(written.files.files, self._removed(merge.candidates))
+            done = write_in_one_pass(merge)
+        if done is None:
+            return None
+        set_skipping_metrics(merge)
+        if done.files is None:
+            self._count_rows(merge.transaction.file_set(merge.gateway.seq([])), done.rows_of_clause)
+            return self._write_inserts_alone(lambda: merge.source.frame), 0
+        set_adding_metrics(merge, done.files)
+        self._count_rows(merge.candidates, done.rows_of_clause)
+        merge.metrics.set(numTargetRowsInserted=done.inserted_rows)
+        return merge.gateway.concat(done.files.files, self._removed(merge.candidates)), merge.candidates.count
 
     def count_rows(self, touched: TouchedFiles) -> None:
         """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""

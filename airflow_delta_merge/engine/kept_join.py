@@ -78,13 +78,17 @@ def is_small(merge: MergeContext) -> bool:
     )
 
 
+def in_one_task(target: DataFrame, source: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Both sides of a join so that Spark shuffles and broadcasts neither, and keeps the target's order."""
+    return target.coalesce(1), source.coalesce(1).hint("shuffle_hash")
+
+
 def join_once(merge: MergeContext) -> KeptJoin:
     """Join the source with the candidate files and keep what is needed of them."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
-    joined = target.coalesce(1).join(
-        merge.source.frame.coalesce(1).hint("shuffle_hash"), merge.statement.condition, _join_type(merge)
-    )
+    target, source = in_one_task(target, merge.source.frame)
+    joined = target.join(source, merge.statement.condition, _join_type(merge))
     is_target_row = F.col(names.file_path).isNotNull()
     has_match = F.col(names.source_row_id).isNotNull()
     clause = F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0))

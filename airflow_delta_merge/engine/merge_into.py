@@ -256,8 +256,9 @@ class MergeIntoCommand:
                 return write_inserts(context, unmatched)
         classic = ClassicMergeExecutor(context)
         self._executor = type(classic).__name__
-        if not self._guards.fail_if and (actions := classic.write_at_once()) is not None:
-            self._touched, self._reason = context.candidates.count, classic.told_of_one_pass()
+        if not self._guards.fail_if and (done := classic.write_at_once()) is not None:
+            actions, self._touched = done
+            self._reason = classic.told_of_one_pass(self._touched)
             return actions
         touched = classic.find_touched_files()
         try:
@@ -265,13 +266,7 @@ class MergeIntoCommand:
             classic.count_rows(touched)
             _log.info("%s pairs match; %s", touched.num_pairs, self._reason)
             self._check_guards(context, lambda: classic.unmatched_rows(touched), touched.files)
-            if touched.files.count:
-                return classic.write_all_changes(touched)
-            if not context.insert_clauses:
-                context.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
-                return self._gateway.seq([])
-            with context.metrics.phase("rewrite", "rewriteTimeMs"):
-                return write_inserts(context, classic.unmatched_rows(touched))
+            return classic.write_all_changes(touched)
         finally:
             touched.release()
 
@@ -316,7 +311,7 @@ class MergeIntoCommand:
                 context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
             self._executor, self._reason = type(classic).__name__, classic.told(touched)
             if self._touched == context.candidates.count and is_likely_to_touch_all(context):
-                self._reason = classic.told_of_one_pass()
+                self._reason = classic.told_of_one_pass(self._touched)
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:
             touched.release()

@@ -1,9 +1,11 @@
-"""Merges that change most of a table: source and target are joined once, and what comes out is written at once.
+"""Merges that are sure to touch all candidate files: source and files are joined once, and what comes out is written.
 
 Where a large source updates whatever it matches, nearly every candidate file is touched, and the search for touched
-files finds out at the price of a second join what was clear before. Here the new files are written first and looked at
-then: what they must be is counted in the pass that writes them. If the counts say anything but that every candidate
-file was touched and no target row matched twice, what was written is deleted and the merge takes its two phases.
+files finds out at the price of a second join what was clear before. The same goes for a small merge whose keys lead to
+one file, which spends its time on planning and starting jobs. Here the new files are written first and looked at then:
+what they must be is counted in the pass that writes them. If the counts say anything but that every candidate file was
+touched and no target row matched twice, what was written is deleted. Where no row was taken at all, it is known then
+that there is nothing but to append the source; else the merge takes its two phases.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
+from airflow_delta_merge.engine.kept_join import in_one_task, is_small
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, positions_in, rows_of_clause
 from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -34,10 +37,24 @@ _TARGET_ROWS_FOR_ONE = 4
 def is_likely_to_touch_all(merge: MergeContext) -> bool:
     """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
 
-    A source that is broadcast is not meant: with it the search for touched files shuffles nothing.
+    A source that is broadcast to more than a few small files is not meant: with it the search for touched files
+    shuffles nothing.
     """
-    candidates, source, transaction = merge.candidates, merge.source, merge.transaction
-    updates_all = any(each.action == "update" and each.condition is None for each in merge.clauses_of("matched"))
+    candidates, source = merge.candidates, merge.source
+    taken_by = {each.action for each in merge.clauses_of("matched") if each.condition is None}
+    num_rows = candidates.num_rows or 0
+    if not (taken_by and num_rows and source.num_rows and _follows_from_the_join(merge)):
+        return False
+    meets_all = source.num_rows >= candidates.count * max(1, merge.settings.one_pass_from_rows)
+    if is_small(merge):
+        return candidates.count == 1 or meets_all
+    is_most = num_rows <= source.num_rows * _TARGET_ROWS_FOR_ONE
+    return meets_all and is_most and "update" in taken_by and not source.is_small
+
+
+def _follows_from_the_join(merge: MergeContext) -> bool:
+    """Whether the new files need nothing but rows of the join, each once."""
+    transaction = merge.transaction
     by_other_ways = (
         transaction.writes_deletion_vectors
         or transaction.writes_change_data
@@ -45,31 +62,28 @@ def is_likely_to_touch_all(merge: MergeContext) -> bool:
         or transaction.target.tracks_rows
     )
     return (
-        not source.is_small
-        and updates_all
+        merge.settings.one_pass
         and not merge.update_only_changed
         and not by_other_ways
         and bool(merge.statement.equalities())
-        and 0 < candidates.count * max(1, merge.settings.one_pass_from_rows) <= source.num_rows
-        and 0 < (candidates.num_rows or 0) <= source.num_rows * _TARGET_ROWS_FOR_ONE
     )
 
 
 @dataclass(frozen=True)
-class Written:
-    """What came out of one pass in which every candidate file was touched.
+class OnePass:
+    """What came of one pass.
 
-    :param files: the new files.
+    :param files: the new files; None when there are none, since no clause took a row of the target.
     :param rows_of_clause: target rows that each clause took, in the order of the clauses' numbers.
-    :param inserted_rows: rows that insert clauses made.
+    :param inserted_rows: rows that insert clauses made in the new files.
     """
 
-    files: FileSet
+    files: FileSet | None
     rows_of_clause: tuple[int, ...]
     inserted_rows: int
 
 
-def write_in_one_pass(merge: MergeContext) -> Written | None:
+def write_in_one_pass(merge: MergeContext) -> OnePass | None:
     """Join source and candidate files and write the new files.
 
     :return: None when the merge must take its two phases; nothing that was written here is left then.
@@ -86,9 +100,11 @@ def write_in_one_pass(merge: MergeContext) -> Written | None:
     found, files = values(), merge.transaction.file_set(written)
     taken = rows_of_clause(found, len(merge.target_clauses))
     if _is_as_expected(merge, found, taken, files):
-        return Written(files, taken, found["inserted_rows"])
-    _log.info("Not every candidate file is touched just once, taking two phases")
+        return OnePass(files, taken, found["inserted_rows"])
     merge.transaction.discard(written)
+    if not any(taken):
+        return OnePass(None, taken, 0)
+    _log.info("Not every candidate file is touched just once, taking two phases")
     return None
 
 
@@ -98,8 +114,10 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
     target = positions_in(merge, merge.candidates)
     # The paths are long, and each row is sorted with its own.
     target = target.drop(names.row_index).withColumn(names.file_path, F.xxhash64(names.file_path))
-    how = "full" if merge.insert_clauses else "left"
-    joined = target.join(merge.source.frame, merge.statement.condition, how)
+    source, how = merge.source.frame, "full" if merge.insert_clauses else "left"
+    if is_small(merge):
+        target, source = in_one_task(target, source)
+    joined = target.join(source, merge.statement.condition, how)
     is_target_row = F.col(names.file_path).isNotNull()
     has_match = is_target_row & F.col(names.source_row_id).isNotNull()
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.file_statistics import Range, Wanted, files_that_may_hold, is_comparable
+
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
     from airflow_delta_merge.engine.settings import Settings
@@ -44,11 +46,11 @@ _EVEN = 0.02
 #: So many rows are needed to tell.
 _FEW_ROWS = 1_000
 
+#: So few rows are grouped by one task, which spares a shuffle.
+_ROWS_FOR_ONE_TASK = 200_000
+
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
-
-#: From the smallest to the greatest value, both included; as integers for whole types.
-Range = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class SourceKey:
     """An equality ``target column = source expression`` (or ``<=>``) that every match fulfils.
 
     :param target: the target's column.
+    :param target_name: its name.
     :param source: the expression over the source, of the same type.
     :param type: that type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
@@ -63,6 +66,7 @@ class SourceKey:
     """
 
     target: Column
+    target_name: str
     source: Column
     type: str
     null_safe: bool
@@ -100,12 +104,23 @@ class SourceKey:
         :param statistics: the source's.
         :param clusters: ranges that hold all its values, None to take its one range.
         """
-        whole = self.range_of(statistics)
-        ranges = clusters if clusters is not None else [whole] if whole is not None else []
+        ranges = self._ranges(statistics, clusters)
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
-        if self.null_safe and statistics[f"{self.name}_nulls"] > 0:
-            return in_range | self.target.isNull()
-        return in_range
+        return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
+
+    def wanted(self, column: str, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
+        """The values that :meth:`predicate` is true for.
+
+        :param column: the physical name of the target's column.
+        """
+        return Wanted(column, self.type, self._ranges(statistics, clusters), self._meets_null(statistics))
+
+    def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
+        whole = self.range_of(statistics)
+        return clusters if clusters is not None else [whole] if whole is not None else []
+
+    def _meets_null(self, statistics: dict[str, Any]) -> bool:
+        return self.null_safe and bool(statistics[f"{self.name}_nulls"] > 0)
 
     def _in_range(self, values: Range) -> Column:
         smallest, largest = values
@@ -148,7 +163,11 @@ def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     for position, equality in enumerate(statement.equalities()):
         if equality.type in _RANGE_TYPES or equality.type.startswith("decimal("):
             name = f"{prefix}_{position}"
-            keys.append(SourceKey(equality.target, equality.source, equality.type, equality.null_safe, name))
+            keys.append(
+                SourceKey(
+                    equality.target, equality.target_name, equality.source, equality.type, equality.null_safe, name
+                )
+            )
     return keys
 
 
@@ -173,15 +192,46 @@ def choose_files(
 ) -> Search:
     """Choose the files by the clusters in which each key lies, or by its one range where there are none.
 
-    To search for clusters first costs a small job where one range would have left few files. To choose twice would cost
-    more where it leaves many, and tell Delta that the merge has looked at files between the clusters, with whose
-    writers it would conflict.
+    To search for clusters first costs a small job where one range would have left few files. To choose twice by Delta's
+    job would cost more where it leaves many, and tell Delta that the merge has looked at files between the clusters,
+    with whose writers it would conflict. Files that the checksum file lists are chosen without a job.
     """
-    in_clusters = transaction.table_size[0] >= settings.cluster_keys_from
-    clusters = key_clusters(source, keys) if in_clusters else {}
-    matching = row_predicates(statement, keys, source.statistics, clusters)
+    statistics = source.statistics
+    columns = _columns_to_compare(statement, transaction, keys)
+    listed = transaction.listed_statistics if columns else None
+
+    def positions(clusters: dict[str, list[Range]]) -> list[int]:
+        pairs = zip(keys, columns, strict=True)
+        wanted = [key.wanted(column, statistics, clusters.get(key.name)) for key, column in pairs]
+        return files_that_may_hold(wanted, listed or [])
+
+    clusters: dict[str, list[Range]] = {}
+    is_one_file = listed is not None and len(positions({})) <= 1
+    if transaction.table_size[0] >= settings.cluster_keys_from and not is_one_file:
+        clusters = key_clusters(source, keys)
+    matching = row_predicates(statement, keys, statistics, clusters)
     predicates = candidate_predicates(statement, matching)
+    if listed is not None:
+        return Search(transaction.listed_files_at(positions(clusters), predicates), matching)
     return Search(transaction.filter_files(predicates) if predicates else transaction.all_files(), matching)
+
+
+def _columns_to_compare(
+    statement: ResolvedMerge, transaction: MergeTransaction, keys: Sequence[SourceKey]
+) -> list[str]:
+    """The physical names of the keys' columns, if files are chosen by nothing else and their values compared here."""
+    kinds = {clause.kind for clause in statement.clauses}
+    by_more_than_keys = (
+        bool(transaction.partition_columns)
+        or "not matched by source" in kinds
+        or bool(statement.target_only_conjuncts())
+        or (kinds == {"matched"} and all(statement.target_only_clause_conjuncts()))
+    )
+    if by_more_than_keys or not all(is_comparable(key.type) for key in keys):
+        return []
+    names = [transaction.physical_name(key.target_name) for key in keys]
+    known = [name for name in names if name is not None]
+    return known if len(known) == len(keys) else []
 
 
 def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
@@ -206,7 +256,8 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
         )
         for name, key in wanted.items()
     ]
-    each = source.frame.select(F.explode(F.array(*parts)).alias("each")).select("each.*").filter("value IS NOT NULL")
+    rows = source.frame.coalesce(1) if source.num_rows <= _ROWS_FOR_ONE_TASK else source.frame
+    each = rows.select(F.explode(F.array(*parts)).alias("each")).select("each.*").filter("value IS NOT NULL")
     found = each.groupBy("key", "part").agg(F.min("value").alias("low"), F.max("value").alias("high")).collect()
     clusters = {}
     for name, key in wanted.items():

@@ -30,8 +30,10 @@ class Settings:
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
     :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
         joined once, in one task, and the rows kept.
-    :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a large source that
-        updates what it matches is expected to touch them all, and is merged in one pass.
+    :param one_pass: ``onePass.enabled``: whether a merge that is expected to touch all candidate files writes the new
+        ones in the pass that joins them with the source.
+    :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a source that takes
+        what it matches is expected to touch them all.
     """
 
     use_checksum: bool = True
@@ -41,6 +43,7 @@ class Settings:
     update_from_source: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
+    one_pass: bool = True
     one_pass_from_rows: int = 100
 
     @classmethod
@@ -57,6 +60,7 @@ class Settings:
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
+            one_pass=_flag(gateway, "onePass.enabled", cls.one_pass),
             one_pass_from_rows=_number(gateway, "onePassFromRows", cls.one_pass_from_rows),
         )
 

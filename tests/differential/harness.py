@@ -42,7 +42,9 @@ WAYS = {
         "spark.deltaMerge.joinOnceBytes": "0",
     },
     "ours_as_small": {},
+    "ours_as_small_in_two_phases": {"spark.deltaMerge.onePass.enabled": "false"},
     "ours_as_large": {
+        "spark.deltaMerge.pruneFromBytes": "0",
         "spark.deltaMerge.joinOnceBytes": "0",
         "spark.deltaMerge.broadcastBytes": "0",
         "spark.deltaMerge.onePassFromRows": "1",

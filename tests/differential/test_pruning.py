@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,8 +94,15 @@ def _split(columns: str) -> list[str]:
     return parts
 
 
+@pytest.mark.parametrize("by", ["the checksum file", "Delta's job"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_candidate_files(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_candidate_files(case: Prune, by: str, spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    use_checksum = str(by == "the checksum file").lower()
+    with session_settings(spark, {"spark.deltaMerge.useChecksum.enabled": use_checksum}):
+        check(case, spark, table, tmp_path)
+
+
+def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None:
     bags = {}
     for engine in ("ours", "builtin"):
         copy = tmp_path / engine
@@ -107,3 +115,46 @@ def test_candidate_files(case: Prune, spark: SparkSession, table: Path, tmp_path
         bags[engine] = Counter(spark.read.format("delta").load(str(copy)).collect())
     assert bags["ours"] == bags["builtin"]
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
+
+
+# Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before
+# what tells the texts apart, or forty.
+ODD = {
+    "few columns with statistics": ({"delta.dataSkippingNumIndexedCols": "1"}, "t.id = s.id", 1),
+    "a column without statistics": ({"delta.dataSkippingNumIndexedCols": "1"}, "t.short = s.short", 3),
+    "columns by other names": ({"delta.columnMapping.mode": "name"}, "t.id = s.id", 1),
+    "texts": ({}, "t.short = s.short", 1),
+    "texts that are cut off": ({}, "t.long = s.long", 3),
+    "texts by other names": ({"delta.columnMapping.mode": "name"}, "t.short = s.short", 1),
+    "deletion vectors": ({"delta.enableDeletionVectors": "true"}, "t.id = s.id", 1),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_checksum_file_tells_what_deltas_job_does(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    properties, on, files = ODD[name]
+    table = f"delta.`{tmp_path / 't'}`"
+    told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"CREATE TABLE {table} (id INT, short STRING, long STRING) USING delta TBLPROPERTIES ({told or 'a = 1'})")
+    columns = "CAST(id AS INT) AS id, concat(repeat('x', 20), lpad(id, 3, '0')) AS short, " \
+        "concat(repeat('x', 40), lpad(id, 3, '0')) AS long"  # fmt: skip
+    for first in range(0, 30, 10):
+        spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range({first}, {first + 10}, 1, 1)")
+    spark.sql(f"DELETE FROM {table} WHERE id = 13")
+    merge = f"MERGE INTO {table} t USING (SELECT {columns} FROM range(14, 16)) s ON {on} WHEN MATCHED AND s.id = 14 " \
+        "THEN UPDATE SET short = 'new'"  # fmt: skip
+    found = []
+    for use_checksum in ("true", "false"):
+        settings = {"pruneFromBytes": "0", "useChecksum.enabled": use_checksum}
+        with session_settings(spark, {f"spark.deltaMerge.{key}": value for key, value in settings.items()}):
+            result = merge_sql(spark, merge)
+        found.append((result.num_candidate_files, result.num_updated_rows))
+        spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {result.version_read}")
+    assert found == [(files, 1)] * 2
+
+
+def test_who_wants_no_file_left_out_by_statistics_gets_none(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    shutil.copytree(table, tmp_path / "t")
+    statement = MERGE.format(t=f"delta.`{tmp_path / 't'}`", s=ids("250, 260"), on="t.id = s.id")
+    with session_settings(spark, {"spark.databricks.delta.stats.skipping": "false"}):
+        assert merge_sql(spark, statement).num_candidate_files == FILES

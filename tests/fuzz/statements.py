@@ -49,6 +49,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.clusterKeysFrom": st.just("1"),
         "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),
+        "spark.deltaMerge.onePass.enabled": st.just("false"),
         "spark.deltaMerge.onePassFromRows": st.just("1"),
     },
 )

@@ -45,12 +45,14 @@ class Equality:
     """``target = source`` or ``target <=> source`` in the ON condition.
 
     :param target: a column of the target.
+    :param target_name: its name.
     :param source: a column of the source, perhaps widened; of the target's type or a wider integer type.
     :param type: the target column's type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
     """
 
     target: Column
+    target_name: str
     source: Column
     type: str
     null_safe: bool
@@ -282,6 +284,7 @@ class ResolvedMerge:
             return None
         return Equality(
             target=self._gateway.column(column),
+            target_name=str(column.name()),
             source=self._gateway.column(source),
             type=str(column.dataType().catalogString()),
             null_safe=name == "EqualNullSafe",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -179,23 +181,61 @@ class MergeTransaction:
 
     def filter_files(self, predicates: Iterable[Column]) -> FileSet:
         """The files that may hold rows of the target for which all predicates are true; they count as read."""
+        return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
+
+    def _resolved(self, predicates: Iterable[Column]) -> JavaObject:
         frame = self._statement.target_frame()
-        resolved = self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
-        return self.file_set(self._transaction.filterFiles(resolved, True))
+        return self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
 
     def all_files(self) -> FileSet:
-        """All files of the table; they count as read.
+        """All files of the table; they count as read."""
+        files = self._listed_files
+        return self.filter_files([]) if files is None else self._read(files, self._gateway.seq([]))
+
+    @cached_property
+    def _listed_files(self) -> FileSet | None:
+        """All files of the table, if they are few.
 
         Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
         has to be replayed by Spark.
         """
         listed = self._listed("allFiles")
         files = None if listed is None else self.file_set(listed)
-        if files is None or (files.count, files.num_bytes) != self.table_size:
-            return self.filter_files([])
-        self._transaction.trackReadPredicates(self._gateway.seq([]), False, True)
+        return None if files is None or (files.count, files.num_bytes) != self.table_size else files
+
+    @cached_property
+    def listed_statistics(self) -> list[dict[str, Any]] | None:
+        """What Delta's statistics tell of each file, nothing where there are none; None when the table is not small.
+
+        None, too, where the session doesn't want files to be left out by statistics.
+        """
+        if self._listed_files is None or not self._gateway.flag("spark.databricks.delta.stats.skipping"):
+            return None
+        return [json.loads(file.stats() or "{}") for file in scala_list(self._listed_files.files)]
+
+    def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet:
+        """Those of the files that :attr:`listed_statistics` tells of; they count as read.
+
+        :param positions: which of them.
+        :param predicates: predicates that are true for every row of the table that is looked for.
+        """
+        assert self._listed_files is not None, "listed_statistics is there only if they are"
+        files = self._listed_files
+        if len(positions) < files.count:
+            files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
+        return self._read(files, self._resolved(predicates))
+
+    def _read(self, files: FileSet, predicates: JavaObject) -> FileSet:
+        self._transaction.trackReadPredicates(predicates, False, True)
         self._transaction.trackFilesRead(files.files)
         return files
+
+    def physical_name(self, column: str) -> str | None:
+        """The name by which files and statistics know a column; None if the table has none of that very name."""
+        schema = self._transaction.metadata().schema()
+        if schema.getFieldIndex(column).isEmpty():
+            return None
+        return str(self._gateway.delta("DeltaColumnMapping").getPhysicalName(schema.apply(column)))
 
     def select_files(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
         """Those of ``candidates`` whose encoded paths are given."""
