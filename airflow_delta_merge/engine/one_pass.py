@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
 from airflow_delta_merge.engine.kept_join import in_one_task, is_small
-from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, positions_in, rows_of_clause
+from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
 from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -111,9 +111,10 @@ def write_in_one_pass(merge: MergeContext) -> OnePass | None:
 def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
     """Target rows beside the source rows they match, unmatched source rows if they may be inserted, and aggregates."""
     names = merge.names
-    target = positions_in(merge, merge.candidates)
-    # The paths are long, and each row is sorted with its own.
-    target = target.drop(names.row_index).withColumn(names.file_path, F.xxhash64(names.file_path))
+    is_one_file = merge.candidates.count == 1
+    # Paths are long, and each row is joined with its own.
+    file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
+    target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
     source, how = merge.source.frame, "full" if merge.insert_clauses else "left"
     if is_small(merge):
         target, source = in_one_task(target, source)
@@ -126,12 +127,13 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
         F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0)).alias(names.clause),
         F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
     )
+    # Two paths of one hash would make it fewer than the files, which is safe.
+    files = F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path))))
     return rows, [
         *clause_counts(merge, clause),
         F.count(names.file_path).alias("target_rows"),
         F.count_if(inserted > 0).alias("inserted_rows"),
-        # Two paths of one hash would make it fewer than the files, which is safe.
-        F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path)))).alias("touched_files"),
+        (F.when(F.max(clause) > 0, 1).otherwise(0) if is_one_file else files).alias("touched_files"),
     ]
 
 

@@ -83,4 +83,4 @@ CASES = [
 ]  # fmt: skip
 
 #: Delta's first versions in which ``CREATE TABLE`` makes the table of a case.
-SINCE = {"identity column: upsert": (4, 3), "generated column: upsert": (4, 3)}
+SINCE = {"identity column: upsert": (4, 4), "generated column: upsert": (4, 4)}

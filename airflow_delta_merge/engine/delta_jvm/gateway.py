@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyspark.errors.utils as pyspark_errors
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +17,9 @@ from airflow_delta_merge.engine.delta_jvm.versions import Versions
 from airflow_delta_merge.exceptions import MergeConfigError
 
 JavaObject = Any
+
+#: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
+_found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
 
 
 class Gateway:
@@ -40,8 +44,7 @@ class Gateway:
         self.spark = spark
         self.session: JavaObject = spark._jsparkSession
         self.jvm = jvm
-        self._classes: dict[str, JavaObject] = {}
-        self._modules: dict[str, JavaObject] = {}
+        self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
         # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
