@@ -85,7 +85,7 @@ def to_dict(results: Sequence[CaseResult], about: dict[str, Any]) -> dict[str, A
                         "error": outcome.error,
                         "other_rows": outcome.other_rows,
                         "facts": outcome.facts.values,
-                        "durations_ms": outcome.facts.durations_ms,
+                        "durations_ms": outcome.durations_ms,
                         "how": outcome.facts.how,
                     }
                     for name, outcome in result.outcomes.items()
@@ -126,6 +126,24 @@ def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+#: The steps of ours that :attr:`~airflow_delta_merge.result.MergeResult.durations_ms` tells of.
+_PHASES = ("resolve", "source", "scan", "rewrite", "commit")
+
+
+def phases(result: CaseResult) -> tuple[str, ...]:
+    """One case as texts: the median milliseconds of each phase of ours, and those of the floor, which has none."""
+    runs = result.outcomes.get("ours", Outcome()).durations_ms
+    of_phases = (statistics.median(run.get(phase, 0) for run in runs) if runs else None for phase in _PHASES)
+    floor = result.outcomes.get("floor", Outcome()).median
+    cells = [*of_phases, None if floor is None else floor * 1000]
+    return (result.case.name, *("–" if cell is None else f"{cell:.0f}" for cell in cells))
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
 _WIDTHS = (50, 13, 13, 13, 13, 15, 12, 16)
 
 
@@ -157,8 +175,7 @@ def _mean_line(name: str, results: Sequence[CaseResult]) -> list[str]:
 
 def markdown(results: Sequence[CaseResult], about: dict[str, Any]) -> str:
     """The report for people to keep."""
-    lines = ["| " + " | ".join(_HEADER) + " |", "|---" + "|--:" * (len(_HEADER) - 1) + "|"]
-    lines += ["| " + " | ".join(table_row(result)) + " |" for result in results]
+    lines = _table(_HEADER, map(table_row, results))
     lines += ["", *(f"- {line}" for line in summary(results))]
     failures = [sentence for result in results for sentence in result.failures]
     lines += [f"- FAILURE: {sentence}" for sentence in failures]
@@ -169,6 +186,10 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any]) -> str:
     return "\n".join(
         [
             *lines,
+            "",
+            "Where ours spends its time, milliseconds of each phase (medians), beside the floor, which has no phases:",
+            "",
+            *_table(("case", *_PHASES, "floor"), map(phases, results)),
             "",
             f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}, scale {about['scale']:g}, "
             f"{about['rounds']} rounds after a warm-up.",

@@ -33,6 +33,7 @@ class Outcome:
 
     :param seconds: a time for each round, without the warm-up.
     :param spans: when each of these runs began and ended, in milliseconds since 1970.
+    :param durations_ms: what it told of the time of each of these runs, by phase.
     :param facts: what it told of its last run.
     :param refused: why it did not run; empty when it did.
     :param error: what it failed with; empty when it did not.
@@ -41,6 +42,7 @@ class Outcome:
 
     seconds: list[float] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
+    durations_ms: list[dict[str, int]] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     refused: str = ""
     error: str = ""
@@ -183,6 +185,7 @@ class Runner:
             if number:
                 outcome.seconds.append(seconds)
                 outcome.spans.append((round(started * 1000), round((started + seconds) * 1000)))
+                outcome.durations_ms.append(facts.durations_ms)
                 outcome.facts = facts
             for other in self._contestants:
                 if other is not contestant:
