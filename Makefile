@@ -27,8 +27,10 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/meminfo 2>/dev/null || echo 8)
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=$$(( w < most ? w : most )); echo $$(( w > 1 ? w : 1 )))
 
-# Sessions of some minutes are over before the work of Java's second compiler pays off.
-test test-cluster test-s3 test-browser chaos: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1
+# Sessions of some minutes are over before the work of Java's second compiler pays off; the first alone would get too
+# little room for what hundreds of merges compile.
+test test-cluster test-s3 test-browser chaos: export SPARK_SUBMIT_OPTS += \
+	-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -43,7 +43,11 @@ def test_no_merge_fails_for_want_of_a_hint() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "options"),
-    [(None, []), (SHORT_SECONDS + 1, []), (SHORT_SECONDS - 1, ["-XX:TieredStopAtLevel=1"])],
+    [
+        (None, []),
+        (SHORT_SECONDS + 1, []),
+        (SHORT_SECONDS - 1, ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]),
+    ],
 )
 def test_only_what_was_short_does_without_the_second_compiler(seconds: float | None, options: list[str]) -> None:
     preparation = Preparation("spark_default", {}, {})

@@ -30,8 +30,8 @@ DOCUMENTS = (ROOT / "docs" / "compatibility.md", ROOT / "README.md")
 BEGIN, END = "<!-- versions: made by make test-versions -->", "<!-- versions: end -->"
 #: What the core needs beside PySpark, in the versions of the environment that runs this.
 PACKAGES = ("pytest", "pyarrow", "pyroaring")
-#: The second compiler doesn't pay off within minutes.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+#: The second compiler doesn't pay off within minutes, and the first alone would get too little room for its code.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,6 +87,9 @@ def run(combination: Combination, engine: str, word: str, *, resume: bool) -> di
     process = subprocess.Popen(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True)
     try:
         for line in process.stdout or ():
+            if not line.startswith("{"):  # Java tells its troubles there, too
+                print(line, end="", file=sys.stderr)
+                continue
             told = json.loads(line)
             if "check" in told:
                 found["checks"][told["check"]] = told["failure"]
