@@ -38,6 +38,7 @@ NEWER_THAN_LOWEST_AIRFLOW = (
     "apache-airflow-providers-apache-spark",
     "apache-airflow-providers-common-compat",
     "delta-spark",
+    "deltalake",
     "grpcio-status",
     "pyspark",
     "pyspark-client",
