@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
+from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.output import clause_number, column_of_clause
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class InsertOnlyMergeExecutor:
         if candidates.count == 0 or source.num_rows == 0:
             self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
             return source.frame
-        target = merge.transaction.target.frame(candidates)
+        target = merge.transaction.target.frame(candidates).coalesce(search_tasks(merge, candidates))
         if not source.is_small:
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
             return source.frame.join(target, merge.statement.condition, "left_anti")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 #: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it; a row's index in its file has
 #: fewer.
 _ROW_BITS = 33
+
+#: Of searched files the narrow columns are read only.
+_SEARCHED_BYTES_PER_TASK = 16 * 1024 * 1024
+#: More tasks than cores, so that none waits long for the last one.
+_TASKS_PER_CORE = 8
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,22 @@ def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
     )
 
 
+def search_tasks(merge: MergeContext, candidates: FileSet) -> int:
+    """How many tasks, at most, the search of the candidate files is worth.
+
+    Spark takes a file for at least 4 MB: of 100,000 small ones it makes 3,000 tasks, in each stage that reads what they
+    found, too.
+    """
+    worthwhile = math.ceil(candidates.num_bytes / _SEARCHED_BYTES_PER_TASK)
+    return max(worthwhile, _TASKS_PER_CORE * merge.gateway.default_parallelism())
+
+
 def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     """Join the candidate files' rows with the source, reading only what the conditions need."""
     names = merge.names
     by_source = merge.clauses_of("not matched by source")
     target = positions_in(merge, candidates, where=[] if by_source else merge.row_predicates)
+    target = target.coalesce(search_tasks(merge, candidates))
     joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
     has_match = F.col(names.source_row_id).isNotNull()
     matches = matches_of(merge, joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)))
