@@ -11,6 +11,7 @@ import pytest
 from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,3 +208,27 @@ def test_change_data_of_deletes_that_come_thrice_beside_inserts(spark: SparkSess
         changes = spark.sql(f"SELECT _change_type, id, v FROM table_changes_by_path('{tmp_path / folder}', 2)")
         found = sorted(tuple(row) for row in changes.collect())
         assert found == [("delete", 2, 2), ("delete", 3, 3), ("insert", 40, 400), ("insert", 40, 400)], folder
+
+
+@pytest.mark.parametrize(
+    "clause", ["WHEN MATCHED AND s.id > 30 THEN DELETE", "WHEN NOT MATCHED THEN INSERT *"], ids=["delete", "insert"]
+)
+def test_many_small_files_are_searched_by_few_tasks(spark: SparkSession, tmp_path: Path, clause: str) -> None:
+    spark.range(0, 400, 1, 100).write.format("delta").save(str(tmp_path / "t"))
+    merge = f"MERGE INTO delta.`{tmp_path / 't'}` t USING (SELECT * FROM range(0, 600, 4)) s ON t.id = s.id {clause}"
+    # A task for each file, if nothing else were asked for: Spark takes it for 4 MB.
+    settings = {"spark.sql.files.maxPartitionBytes": "4194304", "spark.deltaMerge.joinOnceBytes": "0"}
+    tracker, jobs = spark.sparkContext.statusTracker(), f"few tasks: {clause}"
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", jobs)
+    try:
+        with session_settings(spark, settings):
+            result = merge_sql(spark, merge)
+    finally:
+        spark.sparkContext._jsc.setLocalProperty("spark.jobGroup.id", None)
+    assert (result.num_candidate_files, result.num_deleted_rows, result.num_inserted_rows) in (
+        (100, 92, 0),
+        (100, 0, 50),
+    )
+    stages = {stage for job in tracker.getJobIdsForGroup(jobs) for stage in tracker.getJobInfo(job).stageIds}
+    tasks = [info.numTasks for stage in stages if (info := tracker.getStageInfo(stage)) is not None]
+    assert 8 <= max(tasks) <= 8 * spark.sparkContext.defaultParallelism
