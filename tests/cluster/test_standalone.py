@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,8 +64,9 @@ def table(tmp_path: Path) -> Path:
     return tables.create_table(tmp_path / "table")
 
 
-def hook(**arguments: str) -> DeltaMergeHook:
-    return DeltaMergeHook(conn_id="standalone", conf=CONF, total_executor_cores=2, executor_cores=1, **arguments)
+def hook(conf: Mapping[str, str] | None = None, **arguments: str) -> DeltaMergeHook:
+    settings = {**CONF, **(conf or {})}
+    return DeltaMergeHook(conn_id="standalone", conf=settings, total_executor_cores=2, executor_cores=1, **arguments)
 
 
 @pytest.mark.slow
@@ -75,6 +76,56 @@ def test_a_merge_over_two_executors(cluster: Standalone, table: Path) -> None:
     assert {worker for worker, _ in cluster.ran_executors() - before} == {"worker0", "worker1"}
     assert (inserted.num_inserted_rows, inserted.version, tables.count_rows(table)) == (1000, 1, 1000)
     wait_until(lambda: cluster.executors() == [], 10)
+
+
+def files_of(table: Path) -> tuple[set[str], set[str]]:
+    """The data files that the log says are in the table, and those in its folder."""
+    known: set[str] = set()
+    for action in tables.actions(table):
+        if "add" in action:
+            known.add(action["add"]["path"])
+        elif "remove" in action:
+            known.discard(action["remove"]["path"])
+    return known, {file.name for file in table.glob("*.parquet")}
+
+
+# Each task that takes longer than the quickest is started a second time, however short.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.multiplier": "1.0",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "1ms",
+    "spark.log.level": "INFO",
+}
+DYNAMIC_ALLOCATION = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.log.level": "INFO",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [(SPECULATION, "speculatable"), (DYNAMIC_ALLOCATION, "Requesting 1 new executor")],
+    ids=["speculation", "dynamic allocation"],
+)
+def test_rows_are_counted_once(
+    cluster: Standalone, table: Path, capsys: pytest.CaptureFixture[str], conf: Mapping[str, str], said: str
+) -> None:
+    hook().merge(config(table, rows(0, 200_000, "old")))
+    capsys.readouterr()
+    result = hook(conf).merge(config(table, rows(100_000, 300_000, "new")))
+    assert said in capsys.readouterr().out, "Spark did nothing of the kind"
+    assert (result.num_updated_rows, result.num_inserted_rows) == (100_000, 100_000)
+    assert (tables.versions(table), tables.count_rows(table)) == ([0, 1, 2], 300_000)
+    known, there = files_of(table)
+    assert known <= there, "the log has a file that isn't there"
 
 
 @pytest.mark.slow
