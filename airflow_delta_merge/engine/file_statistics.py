@@ -49,12 +49,17 @@ class Wanted:
     def _value(self, told: Any) -> Any:
         if self.type in _INTEGERS:
             return told if isinstance(told, int) else None
-        if not isinstance(told, str) or self.type != "date":
-            return told if isinstance(told, str) else None
-        try:
-            return (datetime.date.fromisoformat(told) - _EPOCH).days
-        except ValueError:  # years that Python doesn't know
+        if not isinstance(told, str):
             return None
+        return _days(told) if self.type == "date" else told
+
+
+def _days(date: str) -> int | None:
+    """Days since 1970; None for years that Python doesn't know."""
+    try:
+        return (datetime.date.fromisoformat(date) - _EPOCH).days
+    except ValueError:
+        return None
 
 
 def is_comparable(type_: str) -> bool:

@@ -74,7 +74,7 @@ def is_small(merge: MergeContext) -> bool:
         0 < candidates.count <= MOST_FILES
         and candidates.num_bytes + source.num_bytes <= merge.settings.join_once_bytes
         and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
-        and bool(merge.statement.equalities())
+        and bool(merge.statement.equalities)
     )
 
 

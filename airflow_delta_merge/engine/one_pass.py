@@ -65,7 +65,7 @@ def _follows_from_the_join(merge: MergeContext) -> bool:
         merge.settings.one_pass
         and not merge.update_only_changed
         and not by_other_ways
-        and bool(merge.statement.equalities())
+        and bool(merge.statement.equalities)
     )
 
 

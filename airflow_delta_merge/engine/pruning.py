@@ -160,7 +160,7 @@ def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     :param prefix: what the statistics' names begin with.
     """
     keys = []
-    for position, equality in enumerate(statement.equalities()):
+    for position, equality in enumerate(statement.equalities):
         if equality.type in _RANGE_TYPES or equality.type.startswith("decimal("):
             name = f"{prefix}_{position}"
             keys.append(
@@ -197,7 +197,7 @@ def choose_files(
     with whose writers it would conflict. Files that the checksum file lists are chosen without a job.
     """
     statistics = source.statistics
-    columns = _columns_to_compare(statement, transaction, keys)
+    columns = _columns_to_compare(statement, transaction, keys) if keys else []
     listed = transaction.listed_statistics if columns else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
@@ -220,14 +220,16 @@ def _columns_to_compare(
     statement: ResolvedMerge, transaction: MergeTransaction, keys: Sequence[SourceKey]
 ) -> list[str]:
     """The physical names of the keys' columns, if files are chosen by nothing else and their values compared here."""
+    if not all(is_comparable(key.type) for key in keys):
+        return []
     kinds = {clause.kind for clause in statement.clauses}
     by_more_than_keys = (
         bool(transaction.partition_columns)
         or "not matched by source" in kinds
-        or bool(statement.target_only_conjuncts())
-        or (kinds == {"matched"} and all(statement.target_only_clause_conjuncts()))
+        or bool(statement.target_only_conjuncts)
+        or (kinds == {"matched"} and all(statement.target_only_clause_conjuncts))
     )
-    if by_more_than_keys or not all(is_comparable(key.type) for key in keys):
+    if by_more_than_keys:
         return []
     names = [transaction.physical_name(key.target_name) for key in keys]
     known = [name for name in names if name is not None]
@@ -310,7 +312,7 @@ def row_predicates(
     :param statistics: the source's, for ``keys``.
     :param clusters: ranges by the key's name, as :func:`key_clusters` gives them.
     """
-    matching = statement.target_only_conjuncts()
+    matching = statement.target_only_conjuncts
     return matching + [key.predicate(statistics, clusters.get(key.name)) for key in keys]
 
 
@@ -326,7 +328,7 @@ def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -
     clauses = statement.clauses
     if all(clause.kind == "matched" for clause in clauses):
         # A row matters only if it fulfils the target's part of some clause's condition.
-        parts = statement.target_only_clause_conjuncts()
+        parts = statement.target_only_clause_conjuncts
         if all(parts):
             matching.append(reduce(Column.__or__, map(_conjunction, parts)))
     by_source = [clause for clause in clauses if clause.kind == "not matched by source"]

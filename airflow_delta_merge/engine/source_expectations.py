@@ -48,7 +48,7 @@ class SourceCheck:
         self._prefix = prefix
         source = statement.whole_source_frame()
         self._check_columns(source)
-        compared = source.select(*[equality.source for equality in statement.equalities()]).columns
+        compared = source.select(*[equality.source for equality in statement.equalities]).columns
         keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
         columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that tell which row it is.

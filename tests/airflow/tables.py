@@ -52,13 +52,18 @@ def operations(path: Path) -> list[str]:
 
 def count_rows(path: Path) -> int:
     """The rows of the table, by its files' statistics."""
-    rows: dict[str, int] = {}
+    return sum(json.loads(file["stats"])["numRecords"] for file in files(path).values())
+
+
+def files(path: Path) -> dict[str, dict[str, Any]]:
+    """What the log says of each data file that is in the table, by the file's path in it."""
+    found: dict[str, dict[str, Any]] = {}
     for action in actions(path):
         if "add" in action:
-            rows[action["add"]["path"]] = json.loads(action["add"]["stats"])["numRecords"]
+            found[action["add"]["path"]] = action["add"]
         elif "remove" in action:
-            rows.pop(action["remove"]["path"], None)
-    return sum(rows.values())
+            found.pop(action["remove"]["path"], None)
+    return found
 
 
 def actions(path: Path) -> Iterator[dict[str, Any]]:

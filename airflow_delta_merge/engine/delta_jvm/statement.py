@@ -242,6 +242,7 @@ class ResolvedMerge:
 
     # Parts of the condition
 
+    @cached_property
     def target_only_conjuncts(self) -> list[Column]:
         """The parts of the ON condition that mention no source column."""
         return self._target_only(self._conjuncts(self.command.condition()))
@@ -257,6 +258,7 @@ class ResolvedMerge:
         ]
         return self._target_only(shared)
 
+    @cached_property
     def target_only_clause_conjuncts(self) -> list[list[Column]]:
         """The same parts of each matched clause's condition, clause by clause."""
         conditions = [clause.condition() for clause in scala_list(self.command.matchedClauses())]
@@ -265,6 +267,7 @@ class ResolvedMerge:
             for condition in conditions
         ]
 
+    @cached_property
     def equalities(self) -> list[Equality]:
         """The parts of the ON condition that compare a target column with a source column."""
         found = []
