@@ -33,6 +33,7 @@ class Standalone:
         self.folder = folder
         self.port, self._web_port = free_port(), free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._workers: list[subprocess.Popen[bytes]] = []
 
     @property
     def master(self) -> str:
@@ -41,10 +42,22 @@ class Standalone:
     def start(self, workers: int) -> None:
         self._run("org.apache.spark.deploy.master.Master", "--port", self.port, "--webui-port", self._web_port)
         wait_until(lambda: self.state() is not None, SECONDS_TO_START)
-        for number in range(workers):
-            options = ["--cores", 1, "--memory", "1g", "--webui-port", 0, "--work-dir", self.folder / f"worker{number}"]
-            self._run("org.apache.spark.deploy.worker.Worker", *options, self.master)
-        wait_until(lambda: (self.state() or {})["aliveworkers"] == workers, SECONDS_TO_START)
+        self._workers = [self._start_worker(number) for number in range(workers)]
+        self._wait_for_workers()
+
+    def replace_workers(self) -> None:
+        """Start those again that have ended."""
+        for number, worker in enumerate(self._workers):
+            if worker.poll() is not None:
+                self._workers[number] = self._start_worker(number)
+        self._wait_for_workers()
+
+    def _start_worker(self, number: int) -> subprocess.Popen[bytes]:
+        options = ["--cores", 1, "--memory", "1g", "--webui-port", 0, "--work-dir", self.folder / f"worker{number}"]
+        return self._run("org.apache.spark.deploy.worker.Worker", *options, self.master)
+
+    def _wait_for_workers(self) -> None:
+        wait_until(lambda: (self.state() or {})["aliveworkers"] == len(self._workers), SECONDS_TO_START)
 
     def state(self) -> dict[str, Any] | None:
         """What the master tells of its workers and applications; None when it doesn't answer."""
@@ -63,6 +76,10 @@ class Standalone:
                 found.append(process)
         return found
 
+    def worker_of(self, executor: psutil.Process) -> psutil.Process:
+        """The worker that started this executor."""
+        return next(parent for parent in executor.parents() if parent.pid in [each.pid for each in self._workers])
+
     def ran_executors(self) -> set[tuple[str, str]]:
         """Worker and number of each executor that ever was, by the folders they leave."""
         return {(path.parts[-3], path.name) for path in self.folder.glob("worker*/app-*/*") if path.is_dir()}
@@ -72,7 +89,7 @@ class Standalone:
         for executor in self.executors():
             executor.kill()
 
-    def _run(self, *command: object) -> None:
+    def _run(self, *command: object) -> subprocess.Popen[bytes]:
         environment = os.environ | {
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -81,7 +98,9 @@ class Standalone:
         class_, *options = command
         with (self.folder / "cluster.log").open("ab") as log:
             arguments = [str(SPARK_CLASS), str(class_), "--host", "127.0.0.1", *map(str, options)]
-            self.processes.append(subprocess.Popen(arguments, env=environment, stdout=log, stderr=log))
+            process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
 
 
 def _cwd(process: psutil.Process) -> str:

@@ -180,7 +180,7 @@ def test_the_log_shows_some_of_the_rows(
 ) -> None:
     with pytest.raises(SourceExpectationError) as raised:
         run(spark, path, INSERTS, ODD, expect_source={"unique": ["id"], "not_null": ["day"], "sample": sample})
-    said = [record.message.strip() for record in log.records]
+    said = [record.getMessage().strip() for record in log.records]
     assert set(rows) <= set(said)
     assert bool(said) == ("in the log above" in str(raised.value)) == bool(rows)
     assert ("secret" in log.text) == (sample == "rows")
@@ -198,7 +198,7 @@ def test_a_row_is_told_by_what_the_condition_compares(
 ) -> None:
     with pytest.raises(SourceExpectationError, match="v is NULL in 1 row, of 3 rows"):
         expect(spark, path, "SELECT INT(id), nullif(id, 16) AS v, false AS gone FROM range(15, 18)", not_null=["v"])
-    assert [record.message.strip() for record in log.records][1:] == ['{"id": "16"}']
+    assert [record.getMessage().strip() for record in log.records][1:] == ['{"id": "16"}']
 
 
 def test_nan_is_a_value_and_null_is_none(spark: SparkSession, path: Path) -> None:
@@ -213,7 +213,7 @@ def test_values_of_a_sample_are_one_line_each_and_short(
     source = "SELECT 1 AS id, concat('a\\nb', repeat('x', 1000)) AS v FROM range(2)"
     with pytest.raises(SourceExpectationError):
         run(spark, path, INSERTS, source, expect_source={"unique": ["v"]})
-    (line,) = [record.message for record in log.records if "number of rows" in record.message]
+    (line,) = [record.getMessage() for record in log.records if "number of rows" in record.getMessage()]
     assert "\n" not in line
     assert len(line) < 200
 
