@@ -177,7 +177,7 @@ class ClassicMergeExecutor:
         """The same where :meth:`write_at_once` did it all."""
         if not num_touched:
             return self._told_untouched()
-        source = "small" if is_small(self._merge) else "large"
+        source = "small" if is_small(self._merge) or self._merge.source.is_small else "large"
         return (
             f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
         )

@@ -65,14 +65,19 @@ class KeptJoin:
 
 
 def is_small(merge: MergeContext) -> bool:
-    """Whether candidate files and source together are worth no more than one task.
+    """Whether candidate files and source together are worth no more than one task, and all their rows may be kept."""
+    return fits_one_task(merge, merge.settings.join_once_bytes)
+
+
+def fits_one_task(merge: MergeContext, most_bytes: int) -> bool:
+    """Whether candidate files and source are so few, and together so small, that one task may join them.
 
     Without an equality in the condition each row of one side meets each of the other, which is work for all cores.
     """
     candidates, source = merge.candidates, merge.source
     return (
         0 < candidates.count <= MOST_FILES
-        and candidates.num_bytes + source.num_bytes <= merge.settings.join_once_bytes
+        and candidates.num_bytes + source.num_bytes <= most_bytes
         and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
         and bool(merge.statement.equalities)
     )

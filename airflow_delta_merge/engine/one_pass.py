@@ -1,11 +1,12 @@
 """Merges that are sure to touch all candidate files: source and files are joined once, and what comes out is written.
 
 Where a large source updates whatever it matches, nearly every candidate file is touched, and the search for touched
-files finds out at the price of a second join what was clear before. The same goes for a small merge whose keys lead to
-one file, which spends its time on planning and starting jobs. Here the new files are written first and looked at then:
-what they must be is counted in the pass that writes them. If the counts say anything but that every candidate file was
-touched and no target row matched twice, what was written is deleted. Where no row was taken at all, it is known then
-that there is nothing but to append the source; else the merge takes its two phases.
+files finds out at the price of a second join what was clear before. The same goes for a source that replaces much of a
+few files, and for a small merge whose keys lead to one file, which spends its time on planning and starting jobs. Here
+the new files are written first and looked at then: what they must be is counted in the pass that writes them. If the
+counts say anything but that every candidate file was touched and no target row matched twice, what was written is
+deleted. Where no row was taken at all, it is known then that there is nothing but to append the source; else the merge
+takes its two phases.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
-from airflow_delta_merge.engine.kept_join import in_one_task, is_small
+from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
 from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -33,12 +34,16 @@ _log = logging.getLogger(__name__)
 #: So many rows of candidate files, at most, for each row of the source.
 _TARGET_ROWS_FOR_ONE = 4
 
+#: Nothing is kept here, so several times as much is joined as where the join is kept.
+_TIMES_OF_KEPT = 4
+
 
 def is_likely_to_touch_all(merge: MergeContext) -> bool:
     """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
 
-    A source that is broadcast to more than a few small files is not meant: with it the search for touched files
-    shuffles nothing.
+    A source that is broadcast to more than a few files of moderate size is not meant: with it the search for touched
+    files shuffles nothing. Unless little is written for nothing, should a file not be touched after all, there must be
+    a source row for every few rows of the files.
     """
     candidates, source = merge.candidates, merge.source
     taken_by = {each.action for each in merge.clauses_of("matched") if each.condition is None}
@@ -49,7 +54,13 @@ def is_likely_to_touch_all(merge: MergeContext) -> bool:
     if is_small(merge):
         return candidates.count == 1 or meets_all
     is_most = num_rows <= source.num_rows * _TARGET_ROWS_FOR_ONE
-    return meets_all and is_most and "update" in taken_by and not source.is_small
+    if not (meets_all and is_most):
+        return False
+    return _is_moderate(merge) or ("update" in taken_by and not source.is_small)
+
+
+def _is_moderate(merge: MergeContext) -> bool:
+    return fits_one_task(merge, merge.settings.join_once_bytes * _TIMES_OF_KEPT)
 
 
 def _follows_from_the_join(merge: MergeContext) -> bool:
@@ -115,10 +126,7 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
     # Paths are long, and each row is joined with its own.
     file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
     target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
-    source, how = merge.source.frame, "full" if merge.insert_clauses else "left"
-    if is_small(merge):
-        target, source = in_one_task(target, source)
-    joined = target.join(source, merge.statement.condition, how)
+    joined = _join(merge, target)
     is_target_row = F.col(names.file_path).isNotNull()
     has_match = is_target_row & F.col(names.source_row_id).isNotNull()
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
@@ -135,6 +143,17 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
         F.count_if(inserted > 0).alias("inserted_rows"),
         (F.when(F.max(clause) > 0, 1).otherwise(0) if is_one_file else files).alias("touched_files"),
     ]
+
+
+def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
+    """All rows of the target, and of the source if they may be inserted; shuffled only if both sides are large."""
+    source, how = merge.source.frame, "full" if merge.insert_clauses else "left"
+    if is_small(merge) or (merge.insert_clauses and _is_moderate(merge)):
+        # No broadcast can tell which source rows match nothing.
+        target, source = in_one_task(target, source)
+    elif _is_moderate(merge):
+        source = merge.source.for_join()
+    return target.join(source, merge.statement.condition, how)
 
 
 def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:

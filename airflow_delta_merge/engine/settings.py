@@ -29,7 +29,7 @@ class Settings:
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
     :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
-        joined once, in one task, and the rows kept.
+        joined once, in one task, and the rows kept; four times as much is joined so where no row must be kept.
     :param one_pass: ``onePass.enabled``: whether a merge that is expected to touch all candidate files writes the new
         ones in the pass that joins them with the source.
     :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a source that takes

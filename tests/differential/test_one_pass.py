@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.config import MergeStatement
+from airflow_delta_merge.engine import merge_sql, plan
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
@@ -104,4 +106,36 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_most_rows(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+# Source and files take more than this, and less than four times as much; the source may be broadcast.
+MODERATE = {
+    "spark.deltaMerge.joinOnceBytes": "4000",
+    "spark.deltaMerge.onePassFromRows": "1",
+    "spark.deltaMerge.broadcastBytes": "1000000",
+}
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, "WHEN MATCHED THEN UPDATE SET *"])
+def test_a_source_that_replaces_much_of_a_few_files_is_merged_in_one_pass(
+    spark: SparkSession, table: Path, clauses: str
+) -> None:
+    merge = statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", clauses)
+    with session_settings(spark, MODERATE):
+        planned = plan(spark, MergeStatement(sql=merge))
+        with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0"}):
+            assert ONE_PASS not in plan(spark, MergeStatement(sql=merge)).executor_reason, "the size decides"
+        result = merge_sql(spark, merge)
+    assert ONE_PASS in result.executor_reason
+    assert planned.executor_reason == result.executor_reason
+    assert (result.num_touched_files, result.num_updated_rows) == (FILES, 20)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [replace(case, name=f"{case.name}, of a few files", confs={**case.confs, **MODERATE}) for case in CASES],
+    ids=str,
+)
+def test_most_rows_of_a_few_files(case: Case, engines: Harness) -> None:
     engines.check(case)

@@ -45,7 +45,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.pruneBySource.enabled": st.just("false"),
         "spark.deltaMerge.useChecksum.enabled": st.just("false"),
         "spark.deltaMerge.pruneFromBytes": st.just("0"),
-        "spark.deltaMerge.joinOnceBytes": st.just("0"),
+        "spark.deltaMerge.joinOnceBytes": st.sampled_from(["0", "4000"]),
         "spark.deltaMerge.clusterKeysFrom": st.just("1"),
         "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),
