@@ -25,10 +25,11 @@ from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
-from airflow_delta_merge.engine.pruning import choose_files, is_worth_pruning, source_keys
+from airflow_delta_merge.engine.pruning import choose_files, is_worth_pruning
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.source_expectations import SourceCheck
+from airflow_delta_merge.engine.source_keys import source_keys
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.merge_plan import MergePlan

@@ -17,7 +17,8 @@ from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
 from bench.data import Templates
 from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
-from bench.runner import CaseResult, Runner
+from bench.report import summary
+from bench.runner import CaseResult, Outcome, Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,6 +112,17 @@ def test_command_line(tmp_path: Path) -> None:
     assert re.search(r"^small_table, ours: \d+ ms, [1-9]\d* stages, \d+ ms without a stage$", profile, re.MULTILINE)
     assert "MERGE operation - materialize source" in profile
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run-")] == []
+
+
+def test_the_summary_tells_what_is_left_to_gain() -> None:
+    def result(ours: float, builtin: float, floor: float) -> CaseResult:
+        seconds = {"ours": ours, "built-in": builtin, "floor": floor}
+        return CaseResult(CASES[0], "", 1, {name: Outcome(seconds=[value]) for name, value in seconds.items()})
+
+    said = summary([result(2, 4, 1), result(2, 9, 1)])
+    # Square roots of 2 * 4.5, of 4 * 9, and of 2 * 2.
+    assert "geometric mean of built-in ÷ ours, all cases: 3.00 (2 cases)" in said
+    assert "geometric mean of built-in ÷ floor, which is the most there is to gain: 6.00; of ours ÷ floor: 2.00" in said
 
 
 def test_names_of_cases_are_unique() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -59,7 +60,9 @@ CASES = [
     Prune("dates", ids("5, 15", "1505, 1515"), "t.day = s.day", 2),
     Prune("timestamps", ids("5, 15", "1505, 1515"), "t.at = s.at", 2),
     Prune("decimals have one range", ids("5, 15", "205, 215"), "t.price = s.price", 3),
-    Prune("texts have one range", ids("5, 15", "205, 215"), "t.code = s.code", 3),
+    Prune("texts", ids("5, 15", "205, 215"), "t.code = s.code", 2),
+    Prune("texts all over", ids("0, 1600, 10"), "t.code = s.code", 16),
+    Prune("two clusters with many rows", ids("0, 600", "1000, 1600"), "t.id = s.id", 12),
     Prune("the source on the left", ids("250, 260"), "s.id = t.id", 1),
     Prune("two keys", ids("5, 15", "1505, 1515"), "t.id = s.id AND t.day = s.day", 2),
     Prune("NULL never equals", ids("5, 10"), "t.gap = s.gap", 1),
@@ -151,6 +154,42 @@ def test_the_checksum_file_tells_what_deltas_job_does(name: str, spark: SparkSes
         found.append((result.num_candidate_files, result.num_updated_rows))
         spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {result.version_read}")
     assert found == [(files, 1)] * 2
+
+
+# In the order of their bytes, four to a file. Two share the first byte of a character only.
+TEXTS = sorted(
+    ["", "\0", "\0\0", "a", "a\0", "a\0b", "aa", "ab", "abcdefgh", "abcdefgha", "abcdefghb", "b", "z", "zz", "zzz", "{",
+     "~", "\x7f", "\x80", "é", "è", "ée", "èe", "ż", "中", "中文", "日本", "\ufffd", "😀", "😀😀", "😁", "\U0010ffff"],
+    key=str.encode,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Path, tmp_path: Path) -> None:
+    wanted = random.Random(seed).sample(TEXTS, 2 + seed)
+    spark.createDataFrame([(text, "new") for text in wanted], "t STRING, v STRING").createOrReplaceTempView("wanted")
+    bags = {}
+    for engine in ("ours", "builtin"):
+        copy = tmp_path / engine
+        shutil.copytree(texts, copy)
+        statement = f"MERGE INTO delta.`{copy}` t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
+        settings = {"pruneFromBytes": "0", "clusterKeysFrom": "1"}
+        with session_settings(spark, {f"spark.deltaMerge.{key}": value for key, value in settings.items()}):
+            merge_sql(spark, statement) if engine == "ours" else spark.sql(statement).collect()
+        bags[engine] = Counter(spark.read.format("delta").load(str(copy)).collect())
+    assert bags["ours"] == bags["builtin"]
+    assert sum(row.v == "new" for row in bags["ours"]) == len(wanted)
+
+
+@pytest.fixture(scope="module")
+def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "table"
+    for first in range(0, len(TEXTS), 4):
+        rows = [(text, "old") for text in TEXTS[first : first + 4]]
+        spark.createDataFrame(rows, "t STRING, v STRING").coalesce(1).write.format("delta").mode("append").save(
+            str(path)
+        )
+    return path
 
 
 def test_who_wants_no_file_left_out_by_statistics_gets_none(spark: SparkSession, table: Path, tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Clusters in which the source's keys lie, so that one stray key does not make every file of the target a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.file_statistics import Range
+from airflow_delta_merge.engine.source_keys import WHOLE_TYPES, SourceKey
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.source import MaterializedSource
+
+#: The source's range of a key is cut into so many equal parts to find its clusters.
+_PARTS = 64
+
+#: Keys are taken to lie evenly in their range if their mean and deviation are, by so much of it, those of such keys.
+_EVEN = 0.02
+#: So many rows are needed to tell. Fewer are taken to leave no wide gap if there is a row for so many values.
+_FEW_ROWS = 1_000
+_DENSE = 16
+
+#: So few rows are grouped by one task, which spares a shuffle.
+_ROWS_FOR_ONE_TASK = 200_000
+
+#: So many bytes of a text, behind what all its values begin with, are taken for a number.
+_BYTES = 7
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A key's range, cut into equal parts.
+
+    :param number: the source's value as a number (bigint), no smaller for a greater value.
+    :param low: the smallest.
+    :param width: of a part.
+    """
+
+    number: Column
+    low: int
+    width: int
+
+    @property
+    def part(self) -> Column:
+        return ((self.number - F.lit(self.low)) / F.lit(self.width)).cast("int")
+
+
+def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
+    """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
+
+    Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
+    between them are joined. Keys without a wide gap are left out. Of a text the bytes behind those that all its values
+    begin with are taken for a number.
+
+    :param source: with the statistics of ``keys``.
+    """
+    cuts = [(key, cut) for key in keys if (cut := _cut(key, source)) is not None]
+    if not cuts:
+        return {}
+    values = [
+        F.struct(
+            F.lit(key.name).alias("key"),
+            cut.number.alias("number"),
+            (key.value if key.type == "string" else F.lit(None).cast("string")).alias("text"),
+            cut.part.alias("part"),
+        )
+        for key, cut in cuts
+    ]
+    rows = source.frame.coalesce(1) if source.num_rows <= _ROWS_FOR_ONE_TASK else source.frame
+    value = values[0] if len(values) == 1 else F.explode(F.array(*values))
+    each = rows.select(value.alias("each")).select("each.*").filter("number IS NOT NULL")
+    bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
+    texts = [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
+    found = each.groupBy("key", "part").agg(*bounds, *texts).collect()
+    clusters = {}
+    for key, cut in cuts:
+        of_key = sorted((row for row in found if row["key"] == key.name), key=lambda row: row["part"])
+        joined = [(group[0], group[-1]) for group in _without_wide_gaps(of_key, gap=cut.width // 4)]
+        if len(joined) > 1:
+            suffix = "_text" if key.type == "string" else ""
+            clusters[key.name] = [(first[f"low{suffix}"], last[f"high{suffix}"]) for first, last in joined]
+    return clusters
+
+
+def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:
+    """How to look for clusters of a key; None where there can be no wide gap."""
+    whole = key.range_of(source.statistics)
+    if whole is None:
+        return None
+    if key.type in WHOLE_TYPES:
+        low, high = int(whole[0]), int(whole[1])
+        number = key.value.cast("bigint")
+        if _is_even(key, source, low, high):
+            return None
+    elif key.type == "string":
+        texts = [str(text).encode() for text in whole]
+        same = _bytes_in_common(*texts)
+        low, high = (int.from_bytes(text[same : same + _BYTES].ljust(_BYTES, b"\0"), "big") for text in texts)
+        # What is greater than the smallest and less than the greatest begins as both do.
+        padded = F.concat(key.value.cast("binary"), F.lit(bytes(_BYTES)))
+        number = F.conv(F.hex(F.substring(padded, same + 1, _BYTES)), 16, 10).cast("bigint")
+    else:
+        return None
+    return _Cut(number, low, (high - low) // _PARTS + 1) if _PARTS < high - low < 1 << 62 else None
+
+
+def _bytes_in_common(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    differing = (position for position, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
+
+
+def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
+    """Whether the source has so many rows for the range of a key, so evenly spread, that there is no wide gap."""
+    length = high - low
+    if not length:
+        return True
+    if source.num_rows < _FEW_ROWS:  # a few values are as likely to look even as not
+        return source.num_rows * _DENSE >= length
+    mean, spread = (float(source.statistics[f"{key.name}_{what}"]) for what in ("mean", "spread"))
+    return max(abs((mean - low) / length - 0.5), abs(spread / length - 12**-0.5)) <= _EVEN
+
+
+def _without_wide_gaps(ranges: Sequence[Any], *, gap: int) -> list[list[Any]]:
+    """Ranges in their order, those together that have at most ``gap`` between them."""
+    groups: list[list[Any]] = []
+    for each in ranges:
+        if groups and each["low"] - groups[-1][-1]["high"] <= gap:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return groups

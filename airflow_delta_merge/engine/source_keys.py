@@ -1,0 +1,130 @@
+"""Keys of a merge by which the source's rows tell a range of the target: predicates that drop no match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.file_statistics import Range, Wanted
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+
+#: Types whose order in Delta's file statistics is the order of Spark's comparisons. Floating point is left out
+#: (NaN), as are strings under a collation other than the binary one.
+_RANGE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"})
+
+#: A target column of a narrower integer type than the source's is compared as the wider one, but its statistics
+#: are those of its own type: the source's range is cut to it.
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+#: Types whose values are compared as exact integers.
+WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
+
+
+@dataclass(frozen=True)
+class SourceKey:
+    """An equality ``target column = source expression`` (or ``<=>``) that every match fulfils.
+
+    :param target: the target's column.
+    :param target_name: its name.
+    :param source: the expression over the source, of the same type.
+    :param type: that type, as Spark SQL writes it.
+    :param null_safe: whether two NULLs are equal.
+    :param name: prefix of the names of its statistics.
+    """
+
+    target: Column
+    target_name: str
+    source: Column
+    type: str
+    null_safe: bool
+    name: str
+
+    @property
+    def value(self) -> Column:
+        """The source's value; dates and timestamps as exact integers."""
+        if self.type == "date":
+            return F.unix_date(self.source)
+        if self.type == "timestamp":
+            return F.unix_micros(self.source)
+        return self.source
+
+    def statistics(self) -> list[Column]:
+        """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
+        found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
+        if self.type in WHOLE_TYPES:
+            found += [
+                F.avg(self.value).alias(f"{self.name}_mean"),
+                F.stddev_pop(self.value).alias(f"{self.name}_spread"),
+            ]
+        if self.null_safe:
+            found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
+        return found
+
+    def range_of(self, statistics: dict[str, Any]) -> Range | None:
+        """The source's range of the key; None when it has no value."""
+        smallest, largest = statistics[f"{self.name}_min"], statistics[f"{self.name}_max"]
+        return None if smallest is None else (smallest, largest)
+
+    def predicate(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Column:
+        """True for every target row that can equal a source row in this key.
+
+        :param statistics: the source's.
+        :param clusters: ranges that hold all its values, None to take its one range.
+        """
+        ranges = self._ranges(statistics, clusters)
+        in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
+        return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
+
+    def wanted(self, column: str, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
+        """The values that :meth:`predicate` is true for.
+
+        :param column: the physical name of the target's column.
+        """
+        return Wanted(column, self.type, self._ranges(statistics, clusters), self._meets_null(statistics))
+
+    def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
+        whole = self.range_of(statistics)
+        return clusters if clusters is not None else [whole] if whole is not None else []
+
+    def _meets_null(self, statistics: dict[str, Any]) -> bool:
+        return self.null_safe and bool(statistics[f"{self.name}_nulls"] > 0)
+
+    def _in_range(self, values: Range) -> Column:
+        smallest, largest = values
+        if self.type in _INTEGER_BITS:
+            bound = 1 << (_INTEGER_BITS[self.type] - 1)
+            smallest, largest = max(smallest, -bound), min(largest, bound - 1)
+            if smallest > largest:
+                return F.lit(False)
+        return (self.target >= self._literal(smallest)) & (self.target <= self._literal(largest))
+
+    def _literal(self, value: Any) -> Column:
+        if self.type == "date":
+            return F.date_from_unix_date(F.lit(value))
+        if self.type == "timestamp":
+            return F.timestamp_micros(F.lit(value))
+        return F.lit(value).cast(self.type)
+
+
+def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
+    """The equalities of the ON condition from which the source's rows tell a range of the target.
+
+    :param prefix: what the statistics' names begin with.
+    """
+    keys = []
+    for position, equality in enumerate(statement.equalities):
+        if equality.type in _RANGE_TYPES or equality.type.startswith("decimal("):
+            name = f"{prefix}_{position}"
+            keys.append(
+                SourceKey(
+                    equality.target, equality.target_name, equality.source, equality.type, equality.null_safe, name
+                )
+            )
+    return keys
