@@ -94,8 +94,6 @@ def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:
     if key.type in WHOLE_TYPES:
         low, high = int(whole[0]), int(whole[1])
         number = key.value.cast("bigint")
-        if _is_even(key, source, low, high):
-            return None
     elif key.type == "string":
         texts = [str(text).encode() for text in whole]
         same = _bytes_in_common(*texts)
@@ -105,7 +103,9 @@ def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:
         number = F.conv(F.hex(F.substring(padded, same + 1, _BYTES)), 16, 10).cast("bigint")
     else:
         return None
-    return _Cut(number, low, (high - low) // _PARTS + 1) if _PARTS < high - low < 1 << 62 else None
+    if not _PARTS < high - low < 1 << 62 or (key.type in WHOLE_TYPES and _is_even(key, source, low, high)):
+        return None
+    return _Cut(number, low, (high - low) // _PARTS + 1)
 
 
 def _bytes_in_common(one: bytes, other: bytes) -> int:
@@ -117,8 +117,6 @@ def _bytes_in_common(one: bytes, other: bytes) -> int:
 def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
     """Whether the source has so many rows for the range of a key, so evenly spread, that there is no wide gap."""
     length = high - low
-    if not length:
-        return True
     if source.num_rows < _FEW_ROWS:  # a few values are as likely to look even as not
         return source.num_rows * _DENSE >= length
     mean, spread = (float(source.statistics[f"{key.name}_{what}"]) for what in ("mean", "spread"))

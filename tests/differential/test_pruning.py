@@ -14,7 +14,9 @@ from airflow_delta_merge.engine import merge_sql
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
+
+    from airflow_delta_merge.result import MergeResult
 
 FILES, ROWS_A_FILE = 16, 100
 COLUMNS = """
@@ -106,18 +108,31 @@ def test_candidate_files(case: Prune, by: str, spark: SparkSession, table: Path,
 
 
 def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    result, _ = merged_as_by_the_builtin(
+        spark, table, tmp_path, MERGE.replace("{s}", case.source).replace("{on}", case.on)
+    )
+    assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
+
+
+def merged_as_by_the_builtin(
+    spark: SparkSession, table: Path, tmp_path: Path, statement: str
+) -> tuple[MergeResult, Counter[Row]]:
+    """Merge into a copy of the table by each engine, and compare the rows; what ours returned, and these rows.
+
+    :param statement: with ``{t}`` for the table.
+    """
     bags = {}
     for engine in ("ours", "builtin"):
         copy = tmp_path / engine
         shutil.copytree(table, copy)
-        statement = MERGE.format(t=f"delta.`{copy}`", s=case.source, on=case.on)
+        merge = statement.replace("{t}", f"delta.`{copy}`")
         if engine == "ours":
-            result = merge_sql(spark, statement)
+            result = merge_sql(spark, merge)
         else:
-            spark.sql(statement).collect()
+            spark.sql(merge).collect()
         bags[engine] = Counter(spark.read.format("delta").load(str(copy)).collect())
     assert bags["ours"] == bags["builtin"]
-    assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
+    return result, bags["ours"]
 
 
 # Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before
@@ -168,17 +183,10 @@ TEXTS = sorted(
 def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Path, tmp_path: Path) -> None:
     wanted = random.Random(seed).sample(TEXTS, 2 + seed)
     spark.createDataFrame([(text, "new") for text in wanted], "t STRING, v STRING").createOrReplaceTempView("wanted")
-    bags = {}
-    for engine in ("ours", "builtin"):
-        copy = tmp_path / engine
-        shutil.copytree(texts, copy)
-        statement = f"MERGE INTO delta.`{copy}` t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
-        settings = {"pruneFromBytes": "0", "clusterKeysFrom": "1"}
-        with session_settings(spark, {f"spark.deltaMerge.{key}": value for key, value in settings.items()}):
-            merge_sql(spark, statement) if engine == "ours" else spark.sql(statement).collect()
-        bags[engine] = Counter(spark.read.format("delta").load(str(copy)).collect())
-    assert bags["ours"] == bags["builtin"]
-    assert sum(row.v == "new" for row in bags["ours"]) == len(wanted)
+    merge = "MERGE INTO {t} t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
+    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.clusterKeysFrom": "1"}):
+        _, rows = merged_as_by_the_builtin(spark, texts, tmp_path, merge)
+    assert sum(row.v == "new" for row in rows) == len(wanted)
 
 
 @pytest.fixture(scope="module")
