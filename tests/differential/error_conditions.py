@@ -51,6 +51,11 @@ def _meant(error: Any) -> Any:
     return error
 
 
+def is_ambiguous(error: BaseException | None) -> bool:
+    """Whether several source rows match one target row."""
+    return error is not None and error_condition(error) == "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+
+
 def trips_over_null_keys(error: BaseException | None) -> bool:
     """Whether it is a fault of Delta 4.4's own: where it writes deletion vectors, it takes unmatched rows for matched
     ones if ON is true of them and NULLs (their null-safe keys are NULL), and then finds no clause for them."""
