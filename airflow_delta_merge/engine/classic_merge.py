@@ -195,23 +195,18 @@ class ClassicMergeExecutor:
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
-        parts: list[DataFrame] = []
+        rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
-        input_bytes = 0
         if self.writes_new_versions:
-            new_versions, tracking = self.new_versions(touched)
-            parts.append(new_versions)
-            input_bytes += touched.files.num_bytes
+            rows, tracking = self.new_versions(touched)
         inserted: DataFrame | None = None
         if merge.insert_clauses:
             inserted = inserted_rows(
                 merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.transaction.writes_change_data
             )
-            parts.append(inserted)
-            input_bytes += merge.source.num_bytes
-        if not parts:
+        if rows is None and inserted is None:
             return merge.gateway.seq([])
-        actions = merge.write.write_files(reduce(DataFrame.unionAll, parts), input_bytes=input_bytes)
+        actions = self._write(touched, rows, inserted)
         added, change_files, change_bytes = merge.transaction.split_change_files(actions)
         set_adding_metrics(merge, added)
         merge.metrics.set(
@@ -220,6 +215,22 @@ class ClassicMergeExecutor:
             numTargetRowsInserted=self._num_inserted(added, inserted),
         )
         return actions
+
+    def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
+        merge, files = self._merge, touched.files
+        if rows is not None and not self._deletion_vectors:
+            # Several pairs may have one source row, so this is rough.
+            of_source = max(0.0, 1 - touched.num_pairs / merge.source.num_rows) if merge.source.num_rows else 0.0
+            return merge.write.write_rewritten(
+                rows,
+                files=files,
+                moves_rows=merge.statement.may_change(merge.transaction.partition_columns),
+                inserted=inserted,
+                inserted_bytes=round(merge.source.num_bytes * of_source),
+            )
+        parts = [part for part in (rows, inserted) if part is not None]
+        num_bytes = [files.num_bytes * (rows is not None), merge.source.num_bytes * (inserted is not None)]
+        return merge.write.write_files(reduce(DataFrame.unionAll, parts), input_bytes=sum(num_bytes))
 
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""

@@ -8,7 +8,8 @@ long strings, or where rows were deleted since), and the number of NULLs; what i
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,17 +42,56 @@ class Wanted:
         """
         if self.nulls and statistics.get("nullCount", {}).get(self.column) != 0:
             return True
-        low, high = (self._value(statistics.get(bound, {}).get(self.column)) for bound in ("minValues", "maxValues"))
-        if low is None or high is None:
+        bounds = _bounds(self.column, self.type, statistics)
+        if bounds is None:
             return True
+        low, high = bounds
         return any(smallest <= high and low <= largest for smallest, largest in self.ranges)
 
-    def _value(self, told: Any) -> Any:
-        if self.type in _INTEGERS:
-            return told if isinstance(told, int) else None
-        if not isinstance(told, str):
-            return None
-        return _days(told) if self.type == "date" else told
+
+def statistics_of(add: dict[str, Any], partitioned_by: Mapping[str, str]) -> dict[str, Any]:
+    """What Delta tells of a file's columns, those that the table is partitioned by included.
+
+    :param add: the file's action in the log.
+    :param partitioned_by: the types of these columns by their physical names.
+    :return: ``minValues``, ``maxValues`` and ``nullCount`` by column, and what else is told; empty if nothing is.
+    """
+    statistics: dict[str, Any] = json.loads(add.get("stats") or "{}")
+    for column, type_ in partitioned_by.items():
+        text = add["partitionValues"].get(column)
+        value = int(text) if text and type_ in _INTEGERS else text
+        told = {"nullCount": int(not text)} | ({"minValues": value, "maxValues": value} if text else {})
+        for what, each in told.items():
+            statistics.setdefault(what, {})[column] = each
+    return statistics
+
+
+def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> Range | None:
+    """The range that holds all the table's values of a column; None when it is not known of each file.
+
+    :param column: its physical name.
+    :param type_: its type, one for which :func:`is_comparable`.
+    :param statistics: of each file what Delta tells; empty if it doesn't.
+    """
+    of_files = [_bounds(column, type_, each) for each in statistics]
+    known = [bounds for bounds in of_files if bounds is not None]
+    if not known or len(known) < len(of_files):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:
+    """What lies below and above all values of a column in a file, or is the least and the greatest; None if unknown."""
+    low, high = (_value(type_, statistics.get(bound, {}).get(column)) for bound in ("minValues", "maxValues"))
+    return None if low is None or high is None else (low, high)
+
+
+def _value(type_: str, told: Any) -> Any:
+    if type_ in _INTEGERS:
+        return told if isinstance(told, int) else None
+    if not isinstance(told, str):
+        return None
+    return _days(told) if type_ == "date" else told
 
 
 def _days(date: str) -> int | None:

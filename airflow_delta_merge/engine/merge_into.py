@@ -25,11 +25,10 @@ from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
-from airflow_delta_merge.engine.pruning import choose_files, is_worth_pruning
+from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.source_expectations import SourceCheck
-from airflow_delta_merge.engine.source_keys import source_keys
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.merge_plan import MergePlan
@@ -189,8 +188,7 @@ class MergeIntoCommand:
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
         settings = self._settings
-        prunes = is_worth_pruning(self._statement, transaction, settings)
-        keys = source_keys(self._statement, prefix=names.statistic) if prunes else []
+        keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
         check = None
         if expected := self._guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)

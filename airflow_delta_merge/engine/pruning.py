@@ -10,15 +10,16 @@ else the file stays a candidate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.file_statistics import Range, files_that_may_hold, is_comparable
+from airflow_delta_merge.engine.file_statistics import Range, files_that_may_hold, is_comparable, range_of_all
 from airflow_delta_merge.engine.key_clusters import key_clusters
+from airflow_delta_merge.engine.source_keys import source_keys
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
@@ -30,7 +31,42 @@ if TYPE_CHECKING:
 _FEW_FILES = 4
 
 
-def is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
+def keys_to_prune_by(
+    statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings, *, prefix: str
+) -> list[SourceKey]:
+    """The keys whose values in the source shall leave out files; none where that is not worth its time.
+
+    Where files will be chosen by the statistics that the checksum file lists, the keys know their columns and ranges:
+    new keys beyond all that the table has, as in most upserts, don't widen the range in which matches are looked for.
+
+    :param prefix: what the names of the keys' statistics begin with.
+    """
+    if not _is_worth_pruning(statement, transaction, settings):
+        return []
+    keys = source_keys(statement, prefix=prefix)
+    columns = _columns_to_compare(statement, transaction, keys) if keys else []
+    listed = transaction.listed_statistics if columns else None
+    if listed is None:
+        return keys
+    return [
+        replace(key, column=column, within=_range(key, column, transaction, listed))
+        for key, column in zip(keys, columns, strict=True)
+    ]
+
+
+def _range(
+    key: SourceKey, column: str, transaction: MergeTransaction, listed: Sequence[dict[str, Any]]
+) -> Range | None:
+    """The range in which matches are looked for; None for all values.
+
+    Values of partitions are all of interest: who adds to one that the table hadn't is in conflict with this merge.
+    """
+    if key.target_name in transaction.partition_columns:
+        return None
+    return range_of_all(column, key.type, listed)
+
+
+def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
     """Whether to leave out files by the source's keys can spare more than it takes.
 
     To plan and compile the predicates takes as long as to read a few small files. Of a partitioned table they also
@@ -71,13 +107,11 @@ def choose_files(
     with whose writers it would conflict. Files that the checksum file lists are chosen without a job.
     """
     statistics = source.statistics
-    columns = _columns_to_compare(statement, transaction, keys) if keys else []
-    listed = transaction.listed_statistics if columns else None
+    # Either all keys have a column or none.
+    listed = transaction.listed_statistics if any(key.column is not None for key in keys) else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
-        pairs = zip(keys, columns, strict=True)
-        wanted = [key.wanted(column, statistics, clusters.get(key.name)) for key, column in pairs]
-        return files_that_may_hold(wanted, listed or [])
+        return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
     is_one_file = listed is not None and len(positions({})) <= 1
@@ -86,11 +120,13 @@ def choose_files(
     # To compare each row's text with several ranges takes longer than it spares.
     of_rows = {key.name: clusters[key.name] for key in keys if key.name in clusters and key.type != "string"}
     matching = row_predicates(statement, keys, statistics, of_rows)
-    of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
-    predicates = candidate_predicates(statement, of_files)
     if listed is not None:
+        by_partition = [key for key in keys if key.target_name in transaction.partition_columns]
+        predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
         return Search(transaction.listed_files_at(positions(clusters), predicates), matching)
-    return Search(transaction.filter_files(predicates) if predicates else transaction.all_files(), matching)
+    of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
+    candidates = candidate_predicates(statement, of_files)
+    return Search(transaction.filter_files(candidates) if candidates else transaction.all_files(), matching)
 
 
 def _columns_to_compare(
@@ -101,8 +137,7 @@ def _columns_to_compare(
         return []
     kinds = {clause.kind for clause in statement.clauses}
     by_more_than_keys = (
-        bool(transaction.partition_columns)
-        or "not matched by source" in kinds
+        "not matched by source" in kinds
         or bool(statement.target_only_conjuncts)
         or (kinds == {"matched"} and all(statement.target_only_clause_conjuncts))
     )

@@ -37,6 +37,8 @@ class SourceKey:
     :param type: that type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
     :param name: prefix of the names of its statistics.
+    :param column: the physical name of the target's column, if files will be chosen by listed statistics of it.
+    :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
     """
 
     target: Column
@@ -45,10 +47,18 @@ class SourceKey:
     type: str
     null_safe: bool
     name: str
+    column: str | None = None
+    within: Range | None = None
 
     @property
     def value(self) -> Column:
-        """The source's value; dates and timestamps as exact integers."""
+        """The source's value, dates and timestamps as exact integers; NULL where it is one that the target hasn't."""
+        if self.within is None:
+            return self._value
+        return F.when(self._value.between(*map(F.lit, self.within)), self._value)
+
+    @property
+    def _value(self) -> Column:
         if self.type == "date":
             return F.unix_date(self.source)
         if self.type == "timestamp":
@@ -60,6 +70,7 @@ class SourceKey:
         found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
         if self.type in WHOLE_TYPES:
             found += [
+                F.count(self.value).alias(f"{self.name}_rows"),
                 F.avg(self.value).alias(f"{self.name}_mean"),
                 F.stddev_pop(self.value).alias(f"{self.name}_spread"),
             ]
@@ -68,7 +79,7 @@ class SourceKey:
         return found
 
     def range_of(self, statistics: dict[str, Any]) -> Range | None:
-        """The source's range of the key; None when it has no value."""
+        """The range of :attr:`value`; None when it is always NULL."""
         smallest, largest = statistics[f"{self.name}_min"], statistics[f"{self.name}_max"]
         return None if smallest is None else (smallest, largest)
 
@@ -82,12 +93,10 @@ class SourceKey:
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
 
-    def wanted(self, column: str, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
-        """The values that :meth:`predicate` is true for.
-
-        :param column: the physical name of the target's column.
-        """
-        return Wanted(column, self.type, self._ranges(statistics, clusters), self._meets_null(statistics))
+    def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
+        """The values that :meth:`predicate` is true for; of a key with its :attr:`column`."""
+        assert self.column is not None, "only such keys choose files by listed statistics"
+        return Wanted(self.column, self.type, self._ranges(statistics, clusters), self._meets_null(statistics))
 
     def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
         whole = self.range_of(statistics)

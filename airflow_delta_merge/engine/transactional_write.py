@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, JavaObject, MergeTransaction
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024
@@ -41,19 +41,54 @@ class TransactionalWrite:
         :param input_bytes: a rough size of the rows.
         :return: JVM sequence of file actions.
         """
-        return self._transaction.write_files(self._arranged(rows, input_bytes))
+        return self._transaction.write_files(self._arranged(rows, self._task_count(input_bytes)))
 
-    def _arranged(self, rows: DataFrame, input_bytes: int) -> DataFrame:
-        if self._transaction.optimizes_write:
+    def write_rewritten(
+        self,
+        rows: DataFrame,
+        *,
+        files: FileSet,
+        moves_rows: bool,
+        inserted: DataFrame | None = None,
+        inserted_bytes: int = 0,
+    ) -> JavaObject:
+        """Write the rows of files that are rewritten, and inserted rows among them, as :meth:`write_files` does.
+
+        In a partitioned table they are not shuffled where this leaves no more files than there were: a file's rows stay
+        in its partition, and each task writes as many files as it meets partitions.
+
+        :param rows: rows to write in place of ``files``.
+        :param files: the files that they are read from.
+        :param moves_rows: whether rows may change their partition.
+        :param inserted: rows of the same columns.
+        :param inserted_bytes: a rough size of these.
+        """
+        num_bytes = files.num_bytes + inserted_bytes
+        tasks = self._task_count(num_bytes)
+        few_inserted = inserted is None or round(tasks * inserted_bytes / num_bytes) == 0
+        if inserted is not None:
+            if few_inserted and not self._transaction.generates_identity:
+                # Spark gives each task as many neighbours as the next, be they as small as they may: several partitions
+                # of few inserted rows would leave all the files to one task.
+                inserted = inserted.coalesce(1)
+            rows = rows.unionAll(inserted)
+        makes_no_more_files = files.partitions == 1 or tasks * files.partitions <= files.count
+        in_place = few_inserted and not moves_rows and makes_no_more_files
+        return self._transaction.write_files(self._arranged(rows, tasks, in_place=in_place))
+
+    def _arranged(self, rows: DataFrame, tasks: int, *, in_place: bool = False) -> DataFrame:
+        transaction = self._transaction
+        if transaction.optimizes_write:
             return rows
-        partition_columns = [F.col(quote_identifier(name)) for name in self._transaction.partition_columns]
-        tasks = self._task_count(input_bytes)
+        partition_columns = [F.col(quote_identifier(name)) for name in transaction.partition_columns]
         if tasks == 1 or not partition_columns:
             # A task must not draw identity values for several partitions, which coalesced rows would make it do.
-            return rows.repartition(tasks) if self._transaction.generates_identity else rows.coalesce(tasks)
-        if self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
-            return rows.repartition(*partition_columns)
-        return rows
+            return rows.repartition(tasks) if transaction.generates_identity else rows.coalesce(tasks)
+        if not self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
+            return rows
+        if in_place and not transaction.generates_identity:
+            return rows.coalesce(tasks)
+        return rows.repartition(*partition_columns)
 
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""

@@ -56,8 +56,8 @@ def test_a_source_that_meets_every_file_is_merged_in_one_pass(spark: SparkSessio
 
 
 def test_a_file_without_a_match_stays_and_nothing_is_left_of_the_one_pass(spark: SparkSession, table: Path) -> None:
-    # The range of the keys takes in the file of 30 to 39, but none of them is in it.
-    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 25, 26, 27, 41)) AS id, 'new' AS v"
+    # The range of the keys takes in the file of 20 to 29, but none of them is in it.
+    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 35, 36, 37, 41)) AS id, 'new' AS v"
     result = merge_sql(spark, statement(table, source))
     assert ONE_PASS not in result.executor_reason
     assert (result.num_candidate_files, result.num_touched_files) == (FILES, FILES - 1)

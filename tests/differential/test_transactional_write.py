@@ -6,6 +6,7 @@ most often beside another feature.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,3 +131,39 @@ def test_job_statistics_are_those_of_what_was_written(
     assert statistics["numOutputRows"] == sum(ParquetFile(file).metadata.num_rows for file in written)
     assert statistics["numParts"] == len({str(file.parent) for file in written})
     assert statistics["jobCommitTime"] >= 0
+
+
+@pytest.fixture(scope="module")
+def one_large_partition(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of one partition, too large for one task."""
+    path = tmp_path_factory.mktemp("partitions") / "table"
+    rows = spark.range(0, 300_000, 1, 2).selectExpr("id", "'a' AS p", "md5(CAST(id AS STRING)) AS v")
+    rows.write.format("delta").partitionBy("p").save(str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("on", "update", "shuffles"),
+    [
+        ("t.id = s.id", "v = s.v", False),
+        ("t.id = s.id AND t.p = s.p", "*", False),  # p gets what it has
+        ("t.id = s.id", "*", True),
+    ],
+)
+def test_rows_that_stay_in_their_partition_are_not_shuffled(
+    on: str, update: str, *, shuffles: bool, one_large_partition: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    found = []
+    for engine in ("ours", "builtin"):
+        table = f"delta.`{tmp_path / engine}`"
+        shutil.copytree(one_large_partition, tmp_path / engine)
+        merge = f"MERGE INTO {table} t USING (SELECT id, 'a' AS p, 'new' AS v FROM range(0, 400000, 1000)) s ON {on} " \
+            f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT *"  # fmt: skip
+        if engine == "ours":
+            result = merge_sql(spark, merge)
+        else:
+            spark.sql(merge).collect()
+        found.append(spark.table(table).selectExpr("count(*)", "bit_xor(xxhash64(*))").collect())
+    assert found[0] == found[1]
+    assert result.num_touched_files == 2
+    assert (result.num_added_files == 1) is shuffles  # one task for one partition

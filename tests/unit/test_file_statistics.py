@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.file_statistics import Wanted, files_that_may_hold
+from airflow_delta_merge.engine.file_statistics import Wanted, files_that_may_hold, range_of_all, statistics_of
 
 
 def known(low: Any, high: Any, nulls: int = 0) -> dict[str, Any]:
@@ -57,6 +57,31 @@ def test_dates() -> None:
     day = (datetime.date(2024, 7, 1) - datetime.date(1970, 1, 1)).days
     files = [known("2024-06-01", "2024-06-30"), known("2024-07-01", "2024-07-31"), known("1950-01-01", "+12024-01-01")]
     assert files_that_may_hold([Wanted("k", "date", [(day, day)], nulls=False)], files) == [1, 2]
+
+
+def test_the_values_of_partitions_are_told_as_statistics() -> None:
+    types = {"number": "int", "day": "date", "empty": "string", "null": "int"}
+    values = {"number": "7", "day": "2024-07-01", "empty": "", "null": None}
+    statistics = statistics_of({"partitionValues": values, "stats": '{"minValues": {"k": 1}}'}, types)
+    assert statistics == {
+        "minValues": {"k": 1, "number": 7, "day": "2024-07-01"},
+        "maxValues": {"number": 7, "day": "2024-07-01"},
+        "nullCount": {"number": 0, "day": 0, "empty": 1, "null": 1},
+    }
+    assert statistics_of({"partitionValues": {}}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([known(5, 7), known(1, 2), known(20, 30)], (1, 30)),
+        ([known(5, 7), known(None, None, nulls=10)], None),
+        ([known(5, 7), {}], None),
+        ([], None),
+    ],
+)
+def test_the_range_of_all_files(files: list[dict[str, Any]], expected: tuple[int, int] | None) -> None:
+    assert range_of_all("k", "int", files) == expected
 
 
 @given(st.lists(st.text(max_size=5), min_size=1), st.text(max_size=5))

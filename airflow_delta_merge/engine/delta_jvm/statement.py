@@ -281,6 +281,26 @@ class ResolvedMerge:
                 found.append(equality)
         return found
 
+    def may_change(self, columns: Sequence[str]) -> bool:
+        """Whether an update may give one of these columns a value that is neither the old one nor said to equal it.
+
+        :param columns: of the table's final schema.
+        """
+        equal = [
+            (conjunct.left(), conjunct.right())
+            for conjunct in self._conjuncts(self.command.condition())
+            if _class_name(conjunct) in ("EqualTo", "EqualNullSafe")
+        ]
+        wanted = [position for position, name in enumerate(self.column_names) if name in columns]
+        clauses = [*scala_list(self.command.matchedClauses()), *scala_list(self.command.notMatchedBySourceClauses())]
+        updates = [scala_list(each.resolvedActions()) for each in clauses if each.clauseType() == "Update"]
+        for position in wanted:
+            old = self._copies[position].child()
+            same = [old, *(other for pair in equal for one, other in (pair, pair[::-1]) if one.semanticEquals(old))]
+            if not all(any(update[position].expr().semanticEquals(each) for each in same) for update in updates):
+                return True
+        return False
+
     def _equality(self, target: JavaObject, source: JavaObject, name: str) -> Equality | None:
         column = self._plain_target_column(target)
         if column is None or not self._is_plain_source_column(source):

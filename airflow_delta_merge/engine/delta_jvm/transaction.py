@@ -26,6 +26,7 @@ from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_er
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
+from airflow_delta_merge.engine.file_statistics import statistics_of
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ class MergeTransaction:
     def all_files(self) -> FileSet:
         """All files of the table; they count as read."""
         files = self._listed_files
-        return self.filter_files([]) if files is None else self._read(files, self._gateway.seq([]))
+        return self.filter_files([]) if files is None else self._read(files, [])
 
     @cached_property
     def _listed_files(self) -> FileSet | None:
@@ -207,26 +208,34 @@ class MergeTransaction:
     def listed_statistics(self) -> list[dict[str, Any]] | None:
         """What Delta's statistics tell of each file, nothing where there are none; None when the table is not small.
 
-        None, too, where the session doesn't want files to be left out by statistics.
+        Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
+        files to be left out by statistics.
         """
         if self._listed_files is None or not self._gateway.flag("spark.databricks.delta.stats.skipping"):
             return None
-        return [json.loads(file.stats() or "{}") for file in scala_list(self._listed_files.files)]
+        fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
+        names = [str(self.physical_name(field.name())) for field in fields]
+        types = [str(field.dataType().catalogString()) for field in fields]
+        partitioned_by = dict(zip(names, types, strict=True))
+        files = scala_list(self._listed_files.files)
+        return [statistics_of(json.loads(file.json())["add"], partitioned_by) for file in files]
 
     def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet:
-        """Those of the files that :attr:`listed_statistics` tells of; they count as read.
+        """Those of the files that :attr:`listed_statistics` tells of.
+
+        They count as read, and so does what others may add to the partitions for which the predicates are true.
 
         :param positions: which of them.
-        :param predicates: predicates that are true for every row of the table that is looked for.
+        :param predicates: predicates over columns that the table is partitioned by, none for the whole table.
         """
         assert self._listed_files is not None, "listed_statistics is there only if they are"
         files = self._listed_files
         if len(positions) < files.count:
             files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
-        return self._read(files, self._resolved(predicates))
+        return self._read(files, predicates)
 
-    def _read(self, files: FileSet, predicates: JavaObject) -> FileSet:
-        self._transaction.trackReadPredicates(predicates, False, True)
+    def _read(self, files: FileSet, predicates: Iterable[Column]) -> FileSet:
+        self._transaction.trackReadPredicates(self._resolved(predicates), False, True)
         self._transaction.trackFilesRead(files.files)
         return files
 
