@@ -220,17 +220,18 @@ class ClassicMergeExecutor:
         merge, files = self._merge, touched.files
         if rows is not None and not self._deletion_vectors:
             # Several pairs may have one source row, so this is rough.
-            of_source = max(0.0, 1 - touched.num_pairs / merge.source.num_rows) if merge.source.num_rows else 0.0
+            num_inserted = max(0, merge.source.num_rows - touched.num_pairs)
             return merge.write.write_rewritten(
                 rows,
                 files=files,
                 moves_rows=merge.statement.may_change(merge.transaction.partition_columns),
                 inserted=inserted,
-                inserted_bytes=round(merge.source.num_bytes * of_source),
+                inserted_bytes=merge.source.num_bytes * num_inserted // max(1, merge.source.num_rows),
             )
-        parts = [part for part in (rows, inserted) if part is not None]
-        num_bytes = [files.num_bytes * (rows is not None), merge.source.num_bytes * (inserted is not None)]
-        return merge.write.write_files(reduce(DataFrame.unionAll, parts), input_bytes=sum(num_bytes))
+        sized = [(rows, files.num_bytes), (inserted, merge.source.num_bytes)]
+        parts = [(part, num_bytes) for part, num_bytes in sized if part is not None]
+        together = reduce(DataFrame.unionAll, (part for part, _ in parts))
+        return merge.write.write_files(together, input_bytes=sum(num_bytes for _, num_bytes in parts))
 
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""

@@ -17,6 +17,7 @@ from typing import Any
 Range = tuple[Any, Any]
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_BOUNDS = ("minValues", "maxValues")
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -59,10 +60,10 @@ def statistics_of(add: dict[str, Any], partitioned_by: Mapping[str, str]) -> dic
     statistics: dict[str, Any] = json.loads(add.get("stats") or "{}")
     for column, type_ in partitioned_by.items():
         text = add["partitionValues"].get(column)
-        value = int(text) if text and type_ in _INTEGERS else text
-        told = {"nullCount": int(not text)} | ({"minValues": value, "maxValues": value} if text else {})
-        for what, each in told.items():
-            statistics.setdefault(what, {})[column] = each
+        statistics.setdefault("nullCount", {})[column] = int(not text)
+        if text:
+            for bound in _BOUNDS:
+                statistics.setdefault(bound, {})[column] = int(text) if type_ in _INTEGERS else text
     return statistics
 
 
@@ -82,7 +83,7 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
 
 def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:
     """What lies below and above all values of a column in a file, or is the least and the greatest; None if unknown."""
-    low, high = (_value(type_, statistics.get(bound, {}).get(column)) for bound in ("minValues", "maxValues"))
+    low, high = (_value(type_, statistics.get(bound, {}).get(column)) for bound in _BOUNDS)
     return None if low is None or high is None else (low, high)
 
 

@@ -53,26 +53,22 @@ class SourceKey:
     @property
     def value(self) -> Column:
         """The source's value, dates and timestamps as exact integers; NULL where it is one that the target hasn't."""
-        if self.within is None:
-            return self._value
-        return F.when(self._value.between(*map(F.lit, self.within)), self._value)
-
-    @property
-    def _value(self) -> Column:
+        value = self.source
         if self.type == "date":
-            return F.unix_date(self.source)
-        if self.type == "timestamp":
-            return F.unix_micros(self.source)
-        return self.source
+            value = F.unix_date(value)
+        elif self.type == "timestamp":
+            value = F.unix_micros(value)
+        return value if self.within is None else F.when(value.between(*map(F.lit, self.within)), value)
 
     def statistics(self) -> list[Column]:
         """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
-        found = [F.min(self.value).alias(f"{self.name}_min"), F.max(self.value).alias(f"{self.name}_max")]
+        value = self.value
+        found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
         if self.type in WHOLE_TYPES:
             found += [
-                F.count(self.value).alias(f"{self.name}_rows"),
-                F.avg(self.value).alias(f"{self.name}_mean"),
-                F.stddev_pop(self.value).alias(f"{self.name}_spread"),
+                F.count(value).alias(f"{self.name}_rows"),
+                F.avg(value).alias(f"{self.name}_mean"),
+                F.stddev_pop(value).alias(f"{self.name}_spread"),
             ]
         if self.null_safe:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from tests.differential.cases import Case, Table
+from tests.differential.cases import ANYTHING, Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
 
@@ -166,7 +166,7 @@ MULTIPLE_MATCHES = [
 DOUBLED = Case(
     "conditions are NULL for a row that two source rows match",
     "WHEN MATCHED AND t.age > 45 THEN DELETE WHEN MATCHED AND s.age + t.age = 1 THEN UPDATE SET name = s.name",
-    does="anything",
+    does=ANYTHING,
     table=Table("id INT, name STRING, age INT", "(1, 'ann', 30), (2, 'bob', NULL), (3, 'cid', 50)"),
     source="VALUES (2, 'BOB', 41), (2, 'Bob', 42), (3, 'CID', 51) AS s(id, name, age)",
 )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
+from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
-    from airflow_delta_merge.result import MergeResult
+    from pyspark.sql import SparkSession
 
 FILES, ROWS_A_FILE = 16, 100
 COLUMNS = """
@@ -133,27 +131,6 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None
         spark, table, tmp_path, MERGE.replace("{s}", case.source).replace("{on}", case.on)
     )
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
-
-
-def merged_as_by_the_builtin(
-    spark: SparkSession, table: Path, tmp_path: Path, statement: str
-) -> tuple[MergeResult, Counter[Row]]:
-    """Merge into a copy of the table by each engine, and compare the rows; what ours returned, and these rows.
-
-    :param statement: with ``{t}`` for the table.
-    """
-    bags = {}
-    for engine in ("ours", "builtin"):
-        copy = tmp_path / engine
-        shutil.copytree(table, copy)
-        merge = statement.replace("{t}", f"delta.`{copy}`")
-        if engine == "ours":
-            result = merge_sql(spark, merge)
-        else:
-            spark.sql(merge).collect()
-        bags[engine] = Counter(spark.read.format("delta").load(str(copy)).collect())
-    assert bags["ours"] == bags["builtin"]
-    return result, bags["ours"]
 
 
 # Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before

@@ -271,35 +271,38 @@ class ResolvedMerge:
     def equalities(self) -> list[Equality]:
         """The parts of the ON condition that compare a target column with a source column."""
         found = []
-        for conjunct in self._conjuncts(self.command.condition()):
-            name = _class_name(conjunct)
-            if name not in ("EqualTo", "EqualNullSafe"):
-                continue
-            left, right = conjunct.left(), conjunct.right()
+        for left, right, name in self._equated:
             equality = self._equality(left, right, name) or self._equality(right, left, name)
             if equality is not None:
                 found.append(equality)
         return found
+
+    @cached_property
+    def _equated(self) -> list[tuple[JavaObject, JavaObject, str]]:
+        """Both sides of each equality among the parts of the ON condition, and its class."""
+        named = [(each, _class_name(each)) for each in self._conjuncts(self.command.condition())]
+        return [(each.left(), each.right(), name) for each, name in named if name in ("EqualTo", "EqualNullSafe")]
 
     def may_change(self, columns: Sequence[str]) -> bool:
         """Whether an update may give one of these columns a value that is neither the old one nor said to equal it.
 
         :param columns: of the table's final schema.
         """
-        equal = [
-            (conjunct.left(), conjunct.right())
-            for conjunct in self._conjuncts(self.command.condition())
-            if _class_name(conjunct) in ("EqualTo", "EqualNullSafe")
-        ]
-        wanted = [position for position, name in enumerate(self.column_names) if name in columns]
+        if not columns:  # most tables have no partitions
+            return False
         clauses = [*scala_list(self.command.matchedClauses()), *scala_list(self.command.notMatchedBySourceClauses())]
-        updates = [scala_list(each.resolvedActions()) for each in clauses if each.clauseType() == "Update"]
-        for position in wanted:
-            old = self._copies[position].child()
-            same = [old, *(other for pair in equal for one, other in (pair, pair[::-1]) if one.semanticEquals(old))]
-            if not all(any(update[position].expr().semanticEquals(each) for each in same) for update in updates):
+        updates = [each.resolvedActions() for each in clauses if each.clauseType() == "Update"]
+        for position in (position for position, name in enumerate(self.column_names) if name in columns):
+            same = self._equal_to(self._copies[position].child())
+            new = [update.apply(position).expr() for update in updates]
+            if not all(any(value.semanticEquals(each) for each in same) for value in new):
                 return True
         return False
+
+    def _equal_to(self, column: JavaObject) -> list[JavaObject]:
+        """The column, and what the ON condition says to equal it."""
+        pairs = [pair for left, right, _ in self._equated for pair in ((left, right), (right, left))]
+        return [column, *(other for one, other in pairs if one.semanticEquals(column))]
 
     def _equality(self, target: JavaObject, source: JavaObject, name: str) -> Equality | None:
         column = self._plain_target_column(target)

@@ -214,9 +214,9 @@ class MergeTransaction:
         if self._listed_files is None or not self._gateway.flag("spark.databricks.delta.stats.skipping"):
             return None
         fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
-        names = [str(self.physical_name(field.name())) for field in fields]
-        types = [str(field.dataType().catalogString()) for field in fields]
-        partitioned_by = dict(zip(names, types, strict=True))
+        partitioned_by = {
+            str(self.physical_name(field.name())): str(field.dataType().catalogString()) for field in fields
+        }
         files = scala_list(self._listed_files.files)
         return [statistics_of(json.loads(file.json())["add"], partitioned_by) for file in files]
 
