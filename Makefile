@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help java install demo test test-all test-cluster test-s3 test-versions test-browser errors lint format fuzz chaos \
-	bench bench-scale docs clean build test-wheel test-lowest licenses sbom compose-check
+	bench bench-scale docs clean build test-wheel test-lowest test-airflow-2 licenses sbom compose-check
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -127,6 +127,9 @@ test-wheel: java build ## The wheel in empty environments: with Airflow only, wi
 
 test-lowest: java $(INSTALLED_FOR_RELEASE) ## The tests that need no Spark, and the README's DAG, on the lowest versions allowed
 	@$(RELEASE)/bin/python scripts/release_checks.py lowest
+
+test-airflow-2: java $(INSTALLED_FOR_RELEASE) ## Merges, sensors and links under the scheduler of Airflow 2.11
+	@$(RELEASE)/bin/python scripts/release_checks.py airflow-2
 
 licenses: $(INSTALLED_FOR_RELEASE) $(INSTALLED_AT_RUN_TIME) ## The licences of all that is needed at run time; one that isn't allowed fails
 	@$(RELEASE)/bin/pip-licenses --python $(RUN_TIME)/bin/python $(ARGS)

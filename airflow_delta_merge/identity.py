@@ -23,6 +23,7 @@ MAX_COMMIT_ATTEMPTS = 5
 _LARGEST_GENERATION = 2**63 - 1  # Delta keeps it as a long
 _HASH_DIGITS = 32
 _THOUSAND, _MILLION = 1_000, 1_000_000
+_UNCOUNTED = _THOUSAND - 1
 
 
 def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1, namespace: str = "") -> str:
@@ -41,7 +42,7 @@ def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -
     return f"{whole[: APPLICATION_ID_LENGTH - len(digest) - 1]}#{digest}"
 
 
-def airflow_generation(*, started: datetime, clear_number: int, max_tries: int) -> int:
+def airflow_generation(*, started: datetime, clear_number: int | None, max_tries: int) -> int:
     """The generation of a try: which intended execution of its task instance it belongs to, as one rising number.
 
     In decimal digits: milliseconds of the DAG run's start, three digits of its clear number, three of ``max_tries``.
@@ -50,7 +51,8 @@ def airflow_generation(*, started: datetime, clear_number: int, max_tries: int) 
     - ``dag_run.start_date`` is renewed when a run that had ended is cleared, reprocessed by a backfill, or deleted and
       made anew; retries leave it alone, and so do clears within a run that goes on.
     - ``dag_run.clear_number`` grows with every clear, also of a task that runs. But it belongs to the whole run:
-      clearing *another* task between two tries of a merge makes it grow too.
+      clearing *another* task between two tries of a merge makes it grow too. Before Airflow 3.2 it stays as long as the
+      run goes on, so it isn't looked at there.
     - ``max_tries`` belongs to the task instance and grows when it is cleared, not when it is retried. But it need not
       grow when the DAG's ``retries`` were lowered meanwhile, and may stay when the task was cleared while it ran.
 
@@ -58,11 +60,13 @@ def airflow_generation(*, started: datetime, clear_number: int, max_tries: int) 
     ``max_tries`` where only the clear number differs.
 
     :param started: ``dag_run.start_date``, with a time zone.
-    :param clear_number: ``dag_run.clear_number``; more than 999 count as 999.
+    :param clear_number: ``dag_run.clear_number``; more than 999 count as 999, and so does None, where it doesn't grow
+        with every clear.
     :param max_tries: ``ti.max_tries``; its last three digits count.
     """
     milliseconds = int(started.timestamp() * _THOUSAND)
-    return milliseconds * _MILLION + min(clear_number, _THOUSAND - 1) * _THOUSAND + max_tries % _THOUSAND
+    clears = _UNCOUNTED if clear_number is None else min(clear_number, _UNCOUNTED)
+    return milliseconds * _MILLION + clears * _THOUSAND + max_tries % _THOUSAND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +110,7 @@ class MergeIdentity:
         other_start, (other_clear_number, other_max_tries) = _parts(generation)
         if start != other_start:
             return False
-        counted = clear_number < _THOUSAND - 1
+        counted = clear_number < _UNCOUNTED
         return (counted and clear_number == other_clear_number) or max_tries == other_max_tries
 
     def of_one_of_several(self, target: str, number: int) -> MergeIdentity:

@@ -68,6 +68,12 @@ _CONNECTION_TYPE = {
         },
     },
 }
+_ASSET_URIS = {
+    "schemes": ["delta"],
+    "handler": "airflow_delta_merge.assets.delta.sanitize_uri",
+    "factory": "airflow_delta_merge.assets.delta.create_asset",
+    "to_openlineage_converter": "airflow_delta_merge.lineage.openlineage.convert_asset_to_openlineage",
+}
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -119,14 +125,8 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "asset-uris": [
-            {
-                "schemes": ["delta"],
-                "handler": "airflow_delta_merge.assets.delta.sanitize_uri",
-                "factory": "airflow_delta_merge.assets.delta.create_asset",
-                "to_openlineage_converter": "airflow_delta_merge.lineage.openlineage.convert_asset_to_openlineage",
-            }
-        ],
+        "asset-uris": [_ASSET_URIS],
+        "dataset-uris": [_ASSET_URIS],  # their name in Airflow 2
         "connection-types": [_CONNECTION_TYPE],
         "task-decorators": [
             {"name": "delta_merge", "class-name": "airflow_delta_merge.decorators.delta_merge.delta_merge_task"}

@@ -1,11 +1,12 @@
-"""What a release must stand, beyond the suite: ``make test-wheel`` and ``make test-lowest``.
+"""What a release must stand, beyond the suite: ``make test-wheel``, ``make test-lowest`` and ``make test-airflow-2``.
 
 Each check makes environments of its own, where nothing of this checkout is on Python's path:
 
 - ``wheel FILE``: the built wheel beside Airflow without Spark, as its users install it, and beside pyspark without
   Airflow. Each is used there: the provider is found, DAGs parse, the README's DAG runs, the engine merges.
-- ``lowest``: the lowest versions that ``pyproject.toml`` allows. The tests that need no Spark run on them, then the
-  README's DAG.
+- ``lowest``: the lowest versions that ``pyproject.toml`` allows beside Airflow 3. The tests that need no Spark run on
+  them, then the README's DAG.
+- ``airflow-2``: Airflow 2.11, where the tests of its own folder run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ AS_THE_README_SAYS = "pandas<3"
 
 # Airflow is installed by the list of packages that it was tested with. That list is on GitHub; what was on PyPI on the
 # last day on which 3.1.0 was the newest Airflow is as good. (With newer ones, e.g. structlog 25.5, it doesn't start.)
+LOWEST_AIRFLOW_3 = "apache-airflow>=3.1"
 LAST_DAY_OF_LOWEST_AIRFLOW = "2025-10-26"
+# Airflow 2.11.2 has no successor. What was on PyPI on a day on which the tests passed stays as good.
+AIRFLOW_2, A_DAY_FOR_AIRFLOW_2 = "apache-airflow<3", "2026-11-20"
 # These must be newer, with all lower bounds of ours and of theirs.
 NEWER_THAN_LOWEST_AIRFLOW = (
     "apache-airflow-providers-apache-spark",
@@ -148,6 +152,28 @@ class Environment:
     def install(self, *arguments: str | Path) -> None:
         _run("uv pip install", UV, "pip", "install", "--quiet", "--python", self.python, *arguments)
 
+    def install_dependencies(self, airflow: str, *how: str) -> None:
+        """Install the package with all extras, and what its tests need.
+
+        :param airflow: which Airflow, of those that the package allows.
+        :param how: options of ``uv pip compile``.
+        """
+        only, versions = self.folder / "only.txt", self.folder / "versions.txt"
+        only.write_text(airflow)
+        what = ("--all-extras", ROOT / "pyproject.toml", "--constraint", only, "--python", self.python)
+        _run("uv pip compile", UV, "pip", "compile", "--quiet", "--no-annotate", *how, *what, "--output-file", versions)
+        bounds = _direct_dependencies()
+        direct = [line for line in versions.read_text().splitlines() if line.partition("==")[0] in bounds]
+        print("  " + "\n  ".join(direct), flush=True)
+        self.install("--requirements", versions, "--constraints", versions, "pytest", "hypothesis")
+        self.install("--no-deps", ROOT)
+
+    def run_tests(self, what: str, *arguments: str) -> None:
+        """Run tests of this checkout, on the environment's packages."""
+        tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+        lines = self.check(what, "python", *tests, cwd=ROOT).splitlines()
+        print("  " + next(line for line in lines if " passed" in line))
+
     def check(self, what: str, *command: str | Path, cwd: Path | None = None) -> str:
         """Run a program of the environment, with an Airflow home of the environment's own; what it printed."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
@@ -195,25 +221,20 @@ def check_wheel(wheel: Path) -> None:
 def check_lowest() -> None:
     """Run what needs no Spark, and the README's DAG, on the lowest versions allowed."""
     with _environment("the lowest versions allowed") as lowest:
-        versions = lowest.folder / "lowest.txt"
         newer = [f"--exclude-newer-package={name}=false" for name in NEWER_THAN_LOWEST_AIRFLOW]
-        _run(
-            "uv pip compile",
-            UV,
-            *("pip", "compile", "--quiet", "--resolution", "lowest-direct", "--all-extras", "--no-annotate"),
-            *("--python", lowest.python, "--exclude-newer", LAST_DAY_OF_LOWEST_AIRFLOW, *newer),
-            *(ROOT / "pyproject.toml", "--output-file", versions),
+        lowest.install_dependencies(
+            LOWEST_AIRFLOW_3, "--resolution=lowest-direct", f"--exclude-newer={LAST_DAY_OF_LOWEST_AIRFLOW}", *newer
         )
-        bounds = _direct_dependencies()
-        direct = [line for line in versions.read_text().splitlines() if line.partition("==")[0] in bounds]
-        print("  " + "\n  ".join(direct), flush=True)
-        lowest.install("--requirements", versions, "--constraints", versions, "pytest", "hypothesis")
-        lowest.install("--no-deps", ROOT)
         left_out = [f"--deselect={test}" for test in NOT_FOR_LOWEST]
-        tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, *TESTS_FOR_LOWEST)
-        lines = lowest.check("tests without Spark", "python", *tests, cwd=ROOT).splitlines()
-        print("  " + next(line for line in lines if " passed" in line))
+        lowest.run_tests("tests without Spark", *left_out, *TESTS_FOR_LOWEST)
         lowest.run_readme_dag()
+
+
+def check_airflow_2() -> None:
+    """Run the tests for Airflow 2."""
+    with _environment("Airflow 2") as airflow_2:
+        airflow_2.install_dependencies(AIRFLOW_2, f"--exclude-newer={A_DAY_FOR_AIRFLOW_2}")
+        airflow_2.run_tests("tests for Airflow 2", "tests/airflow_2")
 
 
 @contextmanager
@@ -269,12 +290,15 @@ def main() -> int:
     checks = parser.add_subparsers(dest="check", required=True)
     checks.add_parser("wheel").add_argument("file", type=Path)
     checks.add_parser("lowest")
+    checks.add_parser("airflow-2")
     arguments = parser.parse_args()
     try:
         if arguments.check == "wheel":
             check_wheel(arguments.file.resolve())
-        else:
+        elif arguments.check == "lowest":
             check_lowest()
+        else:
+            check_airflow_2()
     except CheckFailed as failed:
         print(failed, file=sys.stderr)
         return 1

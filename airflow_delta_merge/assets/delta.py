@@ -46,7 +46,8 @@ def delta_asset(target: MergeTarget | str | Mapping[str, Any], *, watchers: Sequ
         :class:`~airflow_delta_merge.triggers.delta_commit.DeltaCommitTrigger`.
     :raises ValueError: for a relative path.
     """
-    return Asset(uri=_uri(MergeTarget.of(target)), watchers=list(watchers))
+    uri = _uri(MergeTarget.of(target))
+    return Asset(uri=uri, watchers=list(watchers)) if watchers else Asset(uri=uri)  # Airflow 2 has no watchers
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import (
+    SET_DURING_EXECUTION,
     Asset,
     DecoratedOperator,
     ObjectStoragePath,
@@ -16,7 +17,6 @@ from airflow.providers.common.compat.sdk import (
     determine_kwargs,
     task_decorator_factory,
 )
-from airflow.sdk.definitions._internal.types import SET_DURING_EXECUTION
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
 from airflow_delta_merge.exceptions import MergeConfigError

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import redact
-from airflow.sdk.log import mask_secret
+from airflow.providers.common.compat.sdk import mask_secret, redact
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.hooks import application_keeper

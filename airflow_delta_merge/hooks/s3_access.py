@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
-from airflow.sdk.log import mask_secret  # the compat provider has it only since 1.21
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, mask_secret
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 

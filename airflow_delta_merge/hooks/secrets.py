@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow.providers.common.compat.sdk import redact
-from airflow.sdk.log import mask_secret  # the compat provider has it only since 1.21
+from airflow.providers.common.compat.sdk import mask_secret, redact
 
 # What Spark itself takes for a secret (spark.redaction.regex), and how storage drivers name theirs: keys and shared
 # access signatures of Azure accounts, private keys. But not the names of classes and files that go with them.

@@ -1,18 +1,21 @@
 """Links from a merge's task to where a person reads on: its Spark application, its commit.
 
-Airflow asks each link for its address when the task has ended and keeps that as an XCom; an empty address shows no
-link.
+Airflow 3 asks each link for its address when the task has ended and keeps that as an XCom; for Airflow 2 the operator
+keeps it by :func:`kept_at_the_end`. An empty address shows no link.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
+    from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.result import MergeResult
@@ -21,10 +24,19 @@ if TYPE_CHECKING:
 class _MergeLink(BaseOperatorLink):
     """A link whose address the operator has learnt while it ran."""
 
+    @property
+    def xcom_key(self) -> str:
+        """Under which the address is kept; Airflow 2 has no such name."""
+        return f"_link_{type(self).__name__}"
+
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, or an empty text."""
-        addresses: dict[str, str] = getattr(operator, "link_addresses", {})
-        return addresses.get(self.xcom_key, "")
+        """The address, or an empty text; in Airflow 2 its web server asks, which has no operator that ran."""
+        addresses: dict[str, str] | None = getattr(operator, "link_addresses", None)
+        if addresses is not None:
+            return addresses.get(self.xcom_key, "")
+        from airflow.providers.common.compat.sdk import XCom
+
+        return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
 
 
 class SparkApplicationLink(_MergeLink):
@@ -37,6 +49,20 @@ class CommitLink(_MergeLink):
     """The commit, by the address that the connection's ``commit_url`` gives to commits."""
 
     name = "Commit"
+
+
+@contextmanager
+def kept_at_the_end(addresses: Mapping[str, str], context: Context) -> Iterator[None]:
+    """Keep what a task learns of its links, in Airflow 2, however it ends.
+
+    :param addresses: by the links' XCom keys.
+    """
+    try:
+        yield
+    finally:
+        if not AIRFLOW_V_3_0_PLUS:
+            for key, address in addresses.items():
+                context["ti"].xcom_push(key=key, value=address)
 
 
 def history_page(history_server_url: str | None, application: SparkApplication) -> str:

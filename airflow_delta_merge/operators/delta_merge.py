@@ -34,6 +34,7 @@ from airflow_delta_merge.links.delta_merge import (
     address_while_running,
     commit_address,
     history_page,
+    kept_at_the_end,
 )
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
@@ -370,21 +371,22 @@ class DeltaMergeOperator(BaseOperator):
         identity = self._identity(context) if self.exactly_once else None
         self.log.info("Merging by\n%s", statements_to_sql(configs))
         lineage = is_lineage_sent()
-        if self.deferrable:
-            self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
-        arguments: dict[str, Any] = {
-            "identity": identity,
-            "max_commit_attempts": self.max_commit_attempts,
-            "on_application": partial(self._link_application, context),
-        }
-        targets = [config.target for config in configs]
-        if self.merges is not None:
-            results = self.hook.merge_all(configs, on_lineage=self._keep_columns if lineage else None, **arguments)
-            return self._complete_all(context, targets, results)
-        with self._skipping_empty_source(configs[0].guards.on_empty_source):
-            on_lineage = partial(self._keep_columns, 0) if lineage else None
-            result = self.hook.merge(configs[0], on_lineage=on_lineage, **arguments)
-        return self._complete(context, targets[0], result)
+        with kept_at_the_end(self.link_addresses, context):
+            if self.deferrable:
+                self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
+            arguments: dict[str, Any] = {
+                "identity": identity,
+                "max_commit_attempts": self.max_commit_attempts,
+                "on_application": partial(self._link_application, context),
+            }
+            targets = [config.target for config in configs]
+            if self.merges is not None:
+                results = self.hook.merge_all(configs, on_lineage=self._keep_columns if lineage else None, **arguments)
+                return self._complete_all(context, targets, results)
+            with self._skipping_empty_source(configs[0].guards.on_empty_source):
+                on_lineage = partial(self._keep_columns, 0) if lineage else None
+                result = self.hook.merge(configs[0], on_lineage=on_lineage, **arguments)
+            return self._complete(context, targets[0], result)
 
     def _start(
         self,
@@ -466,21 +468,22 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.hooks.spark_application import ApplicationEnd
         from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 
-        kind = KeptApplication if "folder" in started else SubmittedApplication
-        end = self.hook.finish(kind.from_dict(started), ApplicationEnd.from_dict(event))
-        merged = [MergeTarget.of(target) for target in targets]
-        names = target_or_number(merged)
-        if end.application is not None:
-            self._keep_address(end.application)
-        if end.timed_out:
-            raise timed_out(names, exactly_once=exactly_once)
-        if self.merges is not None:
-            results = self.hook.results_of(end, names, exactly_once=exactly_once, on_lineage=self._keep_columns)
-            return self._complete_all(context, merged, results)
-        with self._skipping_empty_source(on_empty_source):
-            on_lineage = partial(self._keep_columns, 0)
-            result = self.hook.result_of(end, names, exactly_once=exactly_once, on_lineage=on_lineage)
-        return self._complete(context, merged[0], result)
+        with kept_at_the_end(self.link_addresses, context):
+            kind = KeptApplication if "folder" in started else SubmittedApplication
+            end = self.hook.finish(kind.from_dict(started), ApplicationEnd.from_dict(event))
+            merged = [MergeTarget.of(target) for target in targets]
+            names = target_or_number(merged)
+            if end.application is not None:
+                self._keep_address(end.application)
+            if end.timed_out:
+                raise timed_out(names, exactly_once=exactly_once)
+            if self.merges is not None:
+                results = self.hook.results_of(end, names, exactly_once=exactly_once, on_lineage=self._keep_columns)
+                return self._complete_all(context, merged, results)
+            with self._skipping_empty_source(on_empty_source):
+                on_lineage = partial(self._keep_columns, 0)
+                result = self.hook.result_of(end, names, exactly_once=exactly_once, on_lineage=on_lineage)
+            return self._complete(context, merged[0], result)
 
     def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
         """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 
 from airflow_delta_merge.identity import (
     MergeIdentity,
@@ -27,7 +28,7 @@ def merge_identity(context: Context, namespace: str | None = None) -> MergeIdent
     """
     ti, dag_run = context["ti"], context["dag_run"]
     start = dag_run.start_date
-    if start is None or start in (dag_run.logical_date, dag_run.run_after):
+    if start is None or start in (dag_run.logical_date, getattr(dag_run, "run_after", None)):  # Airflow 2 has none
         return None
     map_index = -1 if ti.map_index is None else ti.map_index
     return MergeIdentity(
@@ -40,7 +41,7 @@ def merge_identity(context: Context, namespace: str | None = None) -> MergeIdent
         ),
         generation=airflow_generation(
             started=start,
-            clear_number=getattr(dag_run, "clear_number", None) or 0,
+            clear_number=dag_run.clear_number if AIRFLOW_V_3_2_PLUS else None,
             max_tries=ti.max_tries,
         ),
         task_instance=TaskInstanceIdentity(

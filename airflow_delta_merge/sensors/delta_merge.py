@@ -22,6 +22,7 @@ from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.hooks.delta_log import RecordedMerge
 from airflow_delta_merge.identity import application_id
 from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
 from airflow_delta_merge.sensors.table_log import TableLogSensor
 
 if TYPE_CHECKING:
@@ -153,12 +154,8 @@ class DeltaMergeSensor(TableLogSensor):
             return self._poke_log(context)
         dag_id = self.external_dag_id or context["ti"].dag_id
         wanted = self._wanted_runs(context, dag_id)
-        states: dict[str, dict[str, str | None]] = context["ti"].get_task_states(
-            dag_id=dag_id,
-            task_ids=[self.external_task_id],
-            map_index=self._map_index(),
-            run_ids=wanted.get("run_ids"),
-            logical_dates=wanted.get("logical_dates"),
+        states = task_states(
+            context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **wanted
         )
         instances = [(run_id, name, state) for run_id, of_run in states.items() for name, state in of_run.items()]
         self._check_not_lost(dag_id, instances)
@@ -225,7 +222,7 @@ class DeltaMergeSensor(TableLogSensor):
         return None
 
     def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
-        """Which runs to ask for, as an argument of ``get_task_states``."""
+        """Which runs to ask for, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
         if self.external_run_id is not None:
             return {"run_ids": [self.external_run_id]}
         if dag_id == context["ti"].dag_id and self.execution_delta is None and self.execution_date_fn is None:
@@ -264,9 +261,7 @@ class DeltaMergeSensor(TableLogSensor):
         """The result of a merge; of a task with ``merges`` those of all that were not skipped."""
         suffix = name.removeprefix(self.external_task_id)
         map_index = int(suffix.removeprefix("_")) if suffix else None
-        value = context["ti"].xcom_pull(
-            task_ids=self.external_task_id, dag_id=dag_id, run_id=run_id, map_indexes=map_index
-        )
+        value = xcom_of(context["ti"], dag_id=dag_id, task_id=self.external_task_id, run_id=run_id, map_index=map_index)
         try:
             values = [each for each in value if each is not None] if isinstance(value, list) else [value]
             if not values or not all(isinstance(each, Mapping) for each in values):

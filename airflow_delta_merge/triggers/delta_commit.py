@@ -7,11 +7,15 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from airflow_delta_merge.hooks.delta_log import commits_after
 from airflow_delta_merge.hooks.secrets import holds_secrets
+
+try:
+    from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+except ImportError as error:
+    raise ImportError("Assets are watched by Airflow 3 alone; wait for commits by a DeltaTableSensor.") from error
 
 #: Commits that leave a table's rows as they are.
 MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")

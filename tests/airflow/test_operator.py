@@ -380,11 +380,13 @@ def context(**changes: Any) -> dict[str, Any]:
     return {"ti": SimpleNamespace(**ti), "dag_run": SimpleNamespace(**run | changes)}
 
 
-def test_identity_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("counts_clears", "generation"), [(True, 1772409601000002003), (False, 1772409601000999003)])
+def test_identity_of_a_task(*, counts_clears: bool, generation: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__DELTA_MERGE__NAMESPACE", "staging")
+    monkeypatch.setattr("airflow_delta_merge.operators.task_identity.AIRFLOW_V_3_2_PLUS", counts_clears)
     identity = merge_identity(context())
     assert identity is not None
-    assert (identity.application_id, identity.generation) == ("airflow:staging/d/t/r/-1", 1772409601000002003)
+    assert (identity.application_id, identity.generation) == ("airflow:staging/d/t/r/-1", generation)
     assert identity.task_instance.try_number == 2
 
 

@@ -76,6 +76,23 @@ def test_clear_after_clears_that_are_not_counted() -> None:
     assert not MergeIdentity(application_id="a", generation=now, task_instance=WHO).is_same_execution(before)
 
 
+@pytest.mark.parametrize(
+    ("what", "later", "same"),
+    [
+        ("a retry", {}, True),
+        ("the task was cleared in a run that goes on", {"max_tries": 5}, False),
+        ("the run was cleared after it had ended", {"started": START + timedelta(hours=1)}, False),
+    ],
+)
+def test_which_executions_are_the_same_where_clears_are_not_counted(what: str, later: dict, same: bool) -> None:
+    """Before Airflow 3.2 the clear number stays as long as the run goes on: a clear would look like a retry."""
+    first = {"started": START, "clear_number": None, "max_tries": 2}
+    before = airflow_generation(**first)
+    now = MergeIdentity(application_id="a", generation=airflow_generation(**first | later), task_instance=WHO)
+    assert now.is_same_execution(before) is same
+    assert now.generation >= before
+
+
 def test_a_callers_own_generations_are_plain_numbers() -> None:
     assert MergeIdentity(application_id="a", generation=3).is_same_execution(3)
     assert not MergeIdentity(application_id="a", generation=3).is_same_execution(1003)

@@ -1,0 +1,168 @@
+"""Under Airflow 2.11: a merge is applied once for each execution, and told to links, sensors and other DAGs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.airflow_2.conftest import HOME, SECRET, running
+
+PATIENCE_SECONDS = 90
+
+
+def wait_for(what: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert all(process.poll() is None for process in running), "Airflow has ended"
+        assert time.monotonic() < end, f"waited for {seconds} s"
+        time.sleep(0.5)
+    return found
+
+
+def trigger(dag_id: str, run_id: str) -> None:
+    from airflow.api.common.trigger_dag import trigger_dag
+
+    trigger_dag(dag_id=dag_id, run_id=run_id)
+
+
+def run_of(dag_id: str, run_id: str | None = None) -> Any:
+    from airflow.models.dagrun import DagRun
+
+    return next(iter(DagRun.find(dag_id=dag_id, run_id=run_id)), None)
+
+
+def task_of(dag_id: str, run_id: str, task_id: str) -> Any:
+    run = run_of(dag_id, run_id)
+    return run and run.get_task_instance(task_id)
+
+
+def wait_for_task(dag_id: str, run_id: str, task_id: str) -> Any:
+    """The task's instance, once it has ended and not for another try."""
+    ti = wait_for(
+        lambda: (ti := task_of(dag_id, run_id, task_id)) and ti.state in ("success", "failed", "upstream_failed") and ti
+    )
+    assert ti.state == "success", log_of(dag_id, run_id, task_id)
+    return ti
+
+
+def result_of(dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+    from airflow.models.xcom import XCom
+
+    return XCom.get_one(key="return_value", dag_id=dag_id, run_id=run_id, task_id=task_id)
+
+
+def clear(dag_id: str, run_id: str, task_id: str) -> None:
+    from airflow.models import DagBag
+    from airflow.models.taskinstance import clear_task_instances
+    from airflow.utils.session import create_session
+
+    dag = DagBag(read_dags_from_db=True).get_dag(dag_id)
+    with create_session() as session:
+        ti = run_of(dag_id, run_id).get_task_instance(task_id, session=session)
+        clear_task_instances([ti], session, dag=dag)
+
+
+def log_of(dag_id: str, run_id: str, task_id: str) -> str:
+    folder = HOME / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+    return "\n".join(path.read_text() for path in sorted(folder.glob("*.log*")))
+
+
+def last_version(table: str) -> int:
+    return max(int(path.stem) for path in (HOME / table / "_delta_log").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def upserted(airflow_2: None) -> None:
+    """A run whose merge lost its first result, and which goes on."""
+    trigger("upsert", "day")
+    wait_for_task("upsert", "day", "gate")
+
+
+def test_a_retry_finds_what_was_committed(upserted: None) -> None:
+    ti, result = task_of("upsert", "day", "merge"), result_of("upsert", "day", "merge")
+    assert (ti.try_number, result["already_committed"], result["num_inserted_rows"]) == (2, True, 2)
+    assert (result["version"], last_version("people")) == (1, 1)
+
+
+def test_no_secret_is_logged(upserted: None) -> None:
+    log = log_of("upsert", "day", "merge")
+    assert "Merging once as airflow:/upsert/merge/day/-1" in log
+    assert SECRET not in log
+
+
+def test_links_and_rendered_statement(upserted: None) -> None:
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields
+    from airflow.models.serialized_dag import SerializedDagModel
+
+    ti = task_of("upsert", "day", "merge")
+    task = SerializedDagModel.get("upsert").dag.get_task("merge")
+    assert task.get_extra_links(ti, "Commit").startswith("https://catalog.example/")
+    assert task.get_extra_links(ti, "Commit").endswith("%2Fpeople/1")
+    assert not task.get_extra_links(ti, "Spark application")  # there is no history server
+    assert RenderedTaskInstanceFields.get_templated_fields(ti)["statement"].startswith("MERGE INTO")
+
+
+def test_a_clear_merges_again_also_in_a_run_that_goes_on(upserted: None) -> None:
+    clear("upsert", "day", "merge")
+    wait_for(lambda: task_of("upsert", "day", "merge").state != "success")
+    wait_for_task("upsert", "day", "merge")
+    result = result_of("upsert", "day", "merge")
+    assert (result["already_committed"], result["num_updated_rows"], last_version("people")) == (False, 2, 2)
+
+    (HOME / "day.go").touch()
+    wait_for(lambda: run_of("upsert", "day").state == "success")
+    clear("upsert", "day", "merge")
+    wait_for(lambda: run_of("upsert", "day").state == "success" and last_version("people") == 3)
+    assert result_of("upsert", "day", "merge")["already_committed"] is False
+
+
+def test_dags_hear_of_the_table(upserted: None) -> None:
+    from airflow.models.dataset import DatasetEvent
+    from airflow.utils.session import create_session
+
+    wait_for(lambda: (run := run_of("hears_of_people")) and run.state == "success")
+    with create_session() as session:
+        extra = session.query(DatasetEvent).order_by(DatasetEvent.id).first().extra
+    assert (extra["version"], extra["num_inserted_rows"]) == (1, 2)
+
+
+def test_deferred(airflow_2: None) -> None:
+    trigger("deferred", "day")
+    wait_for_task("deferred", "day", "merge")
+    result = result_of("deferred", "day", "merge")
+    assert (result["num_inserted_rows"], last_version("deferred")) == (2, 1)
+    assert "a triggerer there follows it" in log_of("deferred", "day", "merge")
+
+
+def test_the_decorator_and_sensors_of_another_dag(airflow_2: None) -> None:
+    trigger("waits_for_another", "day")
+    trigger("decorated", "day")
+    wait_for(lambda: run_of("waits_for_another", "day").state in ("success", "failed"))
+    for sensor in ("by_task", "by_log"):
+        wait_for_task("waits_for_another", "day", sensor)
+        assert result_of("waits_for_another", "day", sensor)["num_inserted_rows"] == 2
+    assert result_of("waits_for_another", "day", "by_version") == 1
+
+
+def test_a_run_by_hand_merges_each_time(airflow_2: None) -> None:
+    from airflow.models import DagBag
+
+    dag = DagBag().get_dag("decorated")
+    for _ in range(2):
+        dag.test()
+    result = result_of("decorated", next(run.run_id for run in _runs("decorated") if run.run_id != "day"), "people")
+    assert result["already_committed"] is False
+
+
+def test_what_airflow_2_lacks_is_said() -> None:
+    with pytest.raises(ImportError, match="Assets are watched by Airflow 3 alone"):
+        import airflow_delta_merge.triggers.delta_commit  # noqa: F401
+
+
+def _runs(dag_id: str) -> list[Any]:
+    from airflow.models.dagrun import DagRun
+
+    return DagRun.find(dag_id=dag_id)
