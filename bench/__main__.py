@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold, report, session
+from bench import cold, report, saved, session
 from bench.case import Case
 from bench.cases import CASES, QUICK, choose
 from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours
@@ -37,18 +37,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         cases = choose(options.only)
+        earlier = [saved.read(folder) for folder in options.earlier]
+        if any(run.scale != options.scale for run in earlier):
+            raise ValueError(f"An earlier run was of another scale than {options.scale:g}.")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     options.home.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="run-", dir=options.home))
     try:
-        return _run_cold(cases, options, work) if options.cold else _run(cases, options, work)
+        return _run_cold(cases, options, work) if options.cold else _run(cases, earlier, options, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
+def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: argparse.Namespace, work: Path) -> int:
     folder = options.home / "results" / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     folder.mkdir(parents=True)
     events = folder / "events" if options.profile else None
@@ -68,7 +71,7 @@ def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
         for case in cases:
             results.append(runner.run(case))
             print(report.terminal_line(report.table_row(results[-1])), flush=True)
-            report.save(results, about, folder)  # after each case: what was measured stays when the run is ended
+            report.save(results, about, folder, earlier)  # after each case: it stays when the run is ended
     finally:
         spark.stop()
     failures = [sentence for result in results for sentence in result.failures]
@@ -79,7 +82,7 @@ def _run(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
         (folder / "profile.txt").write_text(text, encoding="utf-8")
         print(f"\n{text}")
     if options.docs:
-        report.write_docs(results, about, DOCS)
+        report.write_docs(results, about, DOCS, earlier)
     print(f"Saved in {folder}")
     return 1 if failures else 0
 
@@ -124,6 +127,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--merges", type=int, default=1, metavar="N", help="with --cold: so many merges, by ours in one task"
     )
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
+    parser.add_argument(
+        "--with",
+        dest="earlier",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FOLDER",
+        help="folders of earlier runs: their results of other cases stand in the same table, and it says so",
+    )
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("--home", type=Path, default=Path(".cache/bench"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -18,6 +18,7 @@ from typing import Any
 from bench import session
 from bench.case import Regime
 from bench.runner import CaseResult, Outcome
+from bench.saved import EarlierRun, joined
 
 _PACKAGES = ("pyspark", "delta-spark", "deltalake", "tpchgen-cli")
 _ROOT = Path(__file__).parent.parent
@@ -184,8 +185,11 @@ def _mean_line(name: str, results: Sequence[CaseResult]) -> list[str]:
     return [] if mean is None else [f"geometric mean of built-in ÷ ours, {name}: {mean:.2f} ({len(results)} cases)"]
 
 
-def markdown(results: Sequence[CaseResult], about: dict[str, Any]) -> str:
-    """The report for people to keep."""
+def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier: Sequence[str] = ()) -> str:
+    """The report for people to keep.
+
+    :param made_earlier: sentences about those results that are not of this run.
+    """
     lines = _table(_HEADER, map(table_row, results))
     lines += ["", *(f"- {line}" for line in summary(results))]
     failures = [sentence for result in results for sentence in result.failures]
@@ -205,6 +209,7 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any]) -> str:
             f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}, scale {about['scale']:g}, "
             f"{about['rounds']} rounds after a warm-up.",
             "",
+            *(f"{sentence}\n" for sentence in made_earlier),
             f"Machine: {about['machine']}; load average at the start {about['load_average_at_start']}. "
             f"Versions: {versions}. Session: {session_settings}.",
             "",
@@ -265,25 +270,34 @@ def picture(results: Sequence[CaseResult], path: Path) -> bool:
     return True
 
 
-def save(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
-    """Write `results.json`, `report.md` and, if it can be drawn, `benchmark.svg` into a folder."""
+def save(
+    results: Sequence[CaseResult], about: dict[str, Any], folder: Path, earlier: Sequence[EarlierRun] = ()
+) -> None:
+    """Write `results.json`, `report.md` and, if it can be drawn, `benchmark.svg` into a folder.
+
+    :param earlier: runs whose results stand in the report, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(to_dict(results, about), indent=1, ensure_ascii=False)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(markdown(results, about), encoding="utf-8")
-    picture(results, folder / "benchmark.svg")
+    told, made_earlier = joined(results, earlier)
+    (folder / "report.md").write_text(markdown(told, about, made_earlier), encoding="utf-8")
+    picture(told, folder / "benchmark.svg")
 
 
 _BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end of results -->"
 
 
-def write_docs(results: Sequence[CaseResult], about: dict[str, Any], folder: Path) -> None:
-    """Put the table between the marks in `benchmark.md`, and the picture beside it."""
+def write_docs(
+    results: Sequence[CaseResult], about: dict[str, Any], folder: Path, earlier: Sequence[EarlierRun] = ()
+) -> None:
+    """Put the table between the marks in `benchmark.md`, and the picture beside it; ``earlier`` as for :func:`save`."""
+    told, made_earlier = joined(results, earlier)
     page = folder / "benchmark.md"
     before, after = around_marks(page, _BEGIN, _END)
-    drawn = picture(results, folder / "benchmark.svg")
+    drawn = picture(told, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
-    page.write_text(f"{before}\n\n{image}{markdown(results, about)}\n{after}", encoding="utf-8")
+    page.write_text(f"{before}\n\n{image}{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
 
 
 def around_marks(page: Path, begin: str, end: str) -> tuple[str, str]:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.case import Case
 from bench.cases import CASES, choose
 from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
 from bench.data import Templates
 from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
-from bench.report import summary
+from bench.report import circumstances, markdown, save, summary
 from bench.runner import CaseResult, Outcome, Runner
+from bench.saved import joined, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +125,24 @@ def test_the_summary_tells_what_is_left_to_gain() -> None:
     # Square roots of 2 * 4.5, of 4 * 9, and of 2 * 2.
     assert "geometric mean of built-in ÷ ours, all cases: 3.00 (2 cases)" in said
     assert "geometric mean of built-in ÷ floor, which is the most there is to gain: 6.00; of ours ÷ floor: 2.00" in said
+
+
+def test_results_of_earlier_runs_stand_in_the_table(tmp_path: Path) -> None:
+    def results(seconds: float, *cases: Case) -> list[CaseResult]:
+        return [CaseResult(case, "MERGE", 1, {"ours": Outcome(seconds=[seconds])}) for case in cases]
+
+    about = {**circumstances("bench", scale=1, rounds=3), "when": "2026-11-21", "commit": "abc"}
+    save(results(5, *CASES[:3]), about, tmp_path)
+    earlier = read(tmp_path)
+    assert earlier.scale == 1
+    told, sentences = joined(results(1, CASES[1]), [earlier, earlier])
+    assert [each.case for each in told] == list(CASES[:3])
+    assert [each.outcomes["ours"].median for each in told] == [5, 1, 5]
+    assert sentences == [f"Made on 2026-11-21 at commit abc, 3 rounds: {CASES[0].name}, {CASES[2].name}."]
+    page = markdown(told, about, sentences)
+    assert sentences[0] in page
+    with pytest.raises(ValueError, match="has no results"):
+        read(tmp_path / "nowhere")
 
 
 def test_names_of_cases_are_unique() -> None:
