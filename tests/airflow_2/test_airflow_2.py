@@ -48,10 +48,10 @@ def wait_for_task(dag_id: str, run_id: str, task_id: str) -> Any:
     return ti
 
 
-def result_of(dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+def result_of(dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
     from airflow.models.xcom import XCom
 
-    return XCom.get_one(key="return_value", dag_id=dag_id, run_id=run_id, task_id=task_id)
+    return XCom.get_one(key=key, dag_id=dag_id, run_id=run_id, task_id=task_id)
 
 
 def clear(dag_id: str, run_id: str, task_id: str) -> None:
@@ -85,6 +85,7 @@ def test_a_retry_finds_what_was_committed(upserted: None) -> None:
     ti, result = task_of("upsert", "day", "merge"), result_of("upsert", "day", "merge")
     assert (ti.try_number, result["already_committed"], result["num_inserted_rows"]) == (2, True, 2)
     assert (result["version"], last_version("people")) == (1, 1)
+    assert result_of("upsert", "day", "merge", "num_inserted_rows") == 2
 
 
 def test_no_secret_is_logged(upserted: None) -> None:
@@ -127,6 +128,13 @@ def test_dags_hear_of_the_table(upserted: None) -> None:
     with create_session() as session:
         extra = session.query(DatasetEvent).order_by(DatasetEvent.id).first().extra
     assert (extra["version"], extra["num_inserted_rows"]) == (1, 2)
+
+
+def test_mapped(airflow_2: None) -> None:
+    trigger("mapped", "day")
+    wait_for_task("mapped", "day", "gate")
+    assert [each["num_inserted_rows"] for each in result_of("mapped", "day", "gate")] == [1, 1]
+    assert last_version("mapped") == 2
 
 
 def test_deferred(airflow_2: None) -> None:

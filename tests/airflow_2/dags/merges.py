@@ -60,6 +60,12 @@ with DAG("upsert", schedule=None, start_date=START, catchup=False) as upsert:
 with DAG("hears_of_people", schedule=[delta_asset(f"{HOME}/people")], start_date=START, catchup=False):
     EmptyOperator(task_id="heard")
 
+with DAG("mapped", schedule=None, start_date=START, catchup=False):
+    merges = DeltaMergeOperator.partial(task_id="merge", target=f"{HOME}/mapped", max_active_tis_per_dag=1, **MERGE)
+    merges.expand(source=["SELECT 1 AS id", "SELECT 2 AS id"]) >> DeltaMergeSensor(
+        task_id="gate", external_task_id="merge", at_most={"num_inserted_rows": 1}
+    )
+
 with DAG("deferred", schedule=None, start_date=START, catchup=False):
     DeltaMergeOperator(task_id="merge", target=f"{HOME}/deferred", source=PEOPLE, deferrable=True, **MERGE)
 
