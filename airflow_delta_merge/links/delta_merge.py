@@ -6,6 +6,7 @@ keeps it by :func:`kept_at_the_end`. An empty address shows no link.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.result import MergeResult
+
+log = logging.getLogger(__name__)
 
 
 class _MergeLink(BaseOperatorLink):
@@ -61,8 +64,11 @@ def kept_at_the_end(addresses: Mapping[str, str], context: Context) -> Iterator[
         yield
     finally:
         if not AIRFLOW_V_3_0_PLUS:
-            for key, address in addresses.items():
-                context["ti"].xcom_push(key=key, value=address)
+            try:
+                for key, address in addresses.items():
+                    context["ti"].xcom_push(key=key, value=address)
+            except Exception:  # a link is no part of the merge
+                log.warning("The links of this task could not be kept.", exc_info=True)
 
 
 def history_page(history_server_url: str | None, application: SparkApplication) -> str:
