@@ -29,12 +29,30 @@ def task_states(
     :param logical_dates: of which runs, by their logical dates.
     :return: an instance of a mapped task is named by the task and, after ``_``, its map index.
     """
+    states: dict[str, dict[str, str | None]]
     if AIRFLOW_V_3_0_PLUS:
-        states: dict[str, dict[str, str | None]] = ti.get_task_states(
+        states = ti.get_task_states(
             dag_id=dag_id, task_ids=[task_id], map_index=map_index, run_ids=run_ids, logical_dates=logical_dates
         )
         return states
-    return _states_in_database(dag_id, task_id, map_index, run_ids=run_ids, logical_dates=logical_dates)
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    wanted: list[ColumnElement[bool]] = [TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id]
+    if map_index is not None:
+        wanted.append(TaskInstance.map_index == map_index)
+    if run_ids is not None:
+        wanted.append(TaskInstance.run_id.in_(run_ids))
+    if logical_dates is not None:
+        wanted.append(DagRun.logical_date.in_(logical_dates))
+    states = {}
+    with create_session() as session:
+        columns = (TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
+        for run_id, index, state in session.query(*columns).join(TaskInstance.dag_run).filter(*wanted):
+            name = task_id if index < 0 else f"{task_id}_{index}"
+            states.setdefault(run_id, {})[name] = state
+    return states
 
 
 def xcom_of(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_index: int | None = None) -> Any:
@@ -50,31 +68,3 @@ def xcom_of(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_index: int |
 
     index = -1 if map_index is None else map_index
     return XCom.get_one(key=XCOM_RETURN_KEY, dag_id=dag_id, task_id=task_id, run_id=run_id, map_index=index)
-
-
-def _states_in_database(
-    dag_id: str,
-    task_id: str,
-    map_index: int | None,
-    *,
-    run_ids: Sequence[str] | None,
-    logical_dates: Sequence[datetime] | None,
-) -> dict[str, dict[str, str | None]]:
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
-
-    wanted: list[ColumnElement[bool]] = [TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id]
-    if map_index is not None:
-        wanted.append(TaskInstance.map_index == map_index)
-    if run_ids is not None:
-        wanted.append(TaskInstance.run_id.in_(run_ids))
-    if logical_dates is not None:
-        wanted.append(DagRun.logical_date.in_(logical_dates))
-    states: dict[str, dict[str, str | None]] = {}
-    with create_session() as session:
-        columns = (TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
-        for run_id, index, state in session.query(*columns).join(TaskInstance.dag_run).filter(*wanted):
-            name = task_id if index < 0 else f"{task_id}_{index}"
-            states.setdefault(run_id, {})[name] = state
-    return states

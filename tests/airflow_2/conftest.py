@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-HOME = Path(tempfile.mkdtemp(prefix="airflow_2_delta_merge_tests_"))
+HOME = Path(tempfile.gettempdir(), f"airflow_2_delta_merge_tests_{uuid.uuid4().hex}")
 SECRET = "s3cr3t of the tests"
 SETTINGS = {
     "AIRFLOW_HOME": str(HOME),
@@ -36,14 +38,13 @@ SETTINGS = {
             },
         }
     ),
-    # Its executor calls the program airflow.
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     # What the DAGs read while they are parsed.
     "DELTA_MERGE_TESTS": str(HOME),
 }
 PROCESSES = ("scheduler", "triggerer")
 
 if version("apache-airflow").startswith("2."):
+    HOME.mkdir()
     os.environ.update(SETTINGS)
 else:
     collect_ignore_glob = ["*"]
@@ -76,3 +77,4 @@ def airflow_2() -> Iterator[None]:
             process.wait(60)
         for name in PROCESSES:
             print((HOME / f"{name}.log").read_text(errors="replace")[-2000:])
+        shutil.rmtree(HOME, ignore_errors=True)

@@ -20,8 +20,12 @@ from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 
 HOME = Path(os.environ["DELTA_MERGE_TESTS"])
 START = datetime(2026, 1, 1)
-UPSERT = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
-MERGE = {**UPSERT, "create_table": True, "conn_id": "lake"}
+MERGE = {
+    "on": ["id"],
+    "clauses": [when_matched_update_all(), when_not_matched_insert_all()],
+    "create_table": True,
+    "conn_id": "lake",
+}
 PEOPLE = "SELECT 1 AS id, 'Ada' AS name UNION ALL SELECT 2, '{{ ds }}'"
 
 
