@@ -241,6 +241,7 @@ _LITTLE_IN_MUCH = [
 ]
 
 _ALL_ROWS = replace(EVENTS, name="million", rows=1_000_000, files=10)
+_UUID = replace(EVENTS, name="uuid", columns=("md5(cast(id as string)) as uuid", *EVENTS.columns[1:]))
 
 _MUCH_TO_CHANGE = [
     Case(
@@ -262,11 +263,20 @@ _MUCH_TO_CHANGE = [
     Case(
         name="uuid_keys",
         regime=Regime.MUCH_TO_CHANGE,
-        table=replace(EVENTS, name="uuid", columns=("md5(cast(id as string)) as uuid", *EVENTS.columns[1:])),
+        table=_UUID,
         source="SELECT * EXCEPT (amount), amount + 1 as amount FROM {table} WHERE pmod(xxhash64(uuid), 400) = 7 "
         "UNION ALL SELECT md5(uuid), * EXCEPT (uuid, amount), amount FROM {table} WHERE pmod(xxhash64(uuid), 4000) = 7",
         on=("uuid",),
         clauses=_UPSERT,
+    ),
+    Case(
+        name="insert_only_uuid_keys",
+        regime=Regime.MUCH_TO_CHANGE,
+        table=_UUID,
+        source="SELECT * FROM {table} WHERE pmod(xxhash64(uuid), 400) = 7 "
+        "UNION ALL SELECT md5(uuid), * EXCEPT (uuid) FROM {table} WHERE pmod(xxhash64(uuid), 5) = 3",
+        on=("uuid",),
+        clauses=_INSERT,
     ),
     Case(
         name="skewed_keys",

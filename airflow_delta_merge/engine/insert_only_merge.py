@@ -45,9 +45,9 @@ class InsertOnlyMergeExecutor:
         target = merge.transaction.target.frame(candidates).coalesce(search_tasks(merge, candidates))
         if not source.is_small:
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
-            return source.frame.join(target, merge.statement.condition, "left_anti")
+            return source.frame.join(target, merge.matching, "left_anti")
         self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"
-        matched = target.join(source.for_join(), merge.statement.condition, "inner").select(
+        matched = target.join(source.for_join(), merge.matching, "inner").select(
             F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
         )
         return merge.source_without(matched)

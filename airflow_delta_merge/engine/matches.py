@@ -132,7 +132,11 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     by_source = merge.clauses_of("not matched by source")
     target = positions_in(merge, candidates, where=[] if by_source else merge.row_predicates)
     target = target.coalesce(search_tasks(merge, candidates))
-    joined = target.join(merge.source.for_join(), merge.statement.condition, "left" if by_source else "inner")
+    source = merge.source.for_join()
+    if by_source:
+        joined = target.join(source, merge.statement.condition, "left")
+    else:
+        joined = target.join(source, merge.matching, "inner")
     has_match = F.col(names.source_row_id).isNotNull()
     matches = matches_of(merge, joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)))
     if not by_source:

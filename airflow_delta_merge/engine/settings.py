@@ -24,6 +24,9 @@ class Settings:
         table of few files that is smaller, since that would take longer than to read it.
     :param cluster_keys_from: ``clusterKeysFrom``: from so many files of the table on, the keys are cut into clusters;
         fewer are searched sooner than that.
+    :param key_filter_from_rows: ``keyFilterFromRows``: from so many rows of the candidate files on, for each core, they
+        are looked for in a Bloom filter of the source's keys first, if the source has far fewer rows; four times as
+        many if it is broadcast and its key one number. 0: always.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
@@ -40,6 +43,7 @@ class Settings:
     prune_by_source: bool = True
     prune_from_bytes: int = 1024 * 1024
     cluster_keys_from: int = 8
+    key_filter_from_rows: int = 1_000_000
     update_from_source: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
@@ -57,6 +61,7 @@ class Settings:
             prune_by_source=_flag(gateway, "pruneBySource.enabled", cls.prune_by_source),
             prune_from_bytes=_number(gateway, "pruneFromBytes", cls.prune_from_bytes),
             cluster_keys_from=_number(gateway, "clusterKeysFrom", cls.cluster_keys_from),
+            key_filter_from_rows=_number(gateway, "keyFilterFromRows", cls.key_filter_from_rows),
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),

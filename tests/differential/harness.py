@@ -55,6 +55,7 @@ WAYS = {
         "spark.deltaMerge.joinOnceBytes": "0",
         "spark.deltaMerge.broadcastBytes": "0",
         "spark.deltaMerge.onePassFromRows": "1",
+        "spark.deltaMerge.keyFilterFromRows": "0",
     },
 }
 CONDITION = re.compile(r"WHEN MATCHED AND (.*?) THEN", re.DOTALL)

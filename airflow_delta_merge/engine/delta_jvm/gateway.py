@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pyspark.errors.utils as pyspark_errors
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.versions import Versions
@@ -20,6 +21,9 @@ JavaObject = Any
 
 #: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
+
+#: Bits of a Bloom filter for each key: three in a hundred others pass it.
+_BITS_FOR_KEY = 8
 
 
 class Gateway:
@@ -191,6 +195,23 @@ class Gateway:
         aggregator = self.java_class("org.apache.spark.sql.catalyst.expressions.aggregation.BitmapAggregator")
         bitmap = aggregator(expression, portable)
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
+
+    def might_be_among(self, keys: DataFrame, of_keys: Column, num_keys: int, value: Column) -> Column:
+        """Whether a value is, or is by some chance, among those of another DataFrame, by a Bloom filter of them.
+
+        :param keys: the DataFrame; the filter is made when the predicate is first evaluated.
+        :param of_keys: hashes of its rows (long).
+        :param num_keys: how many rows it has.
+        :param value: the hash that is looked for (long).
+        """
+        numbers = (versions.expression(self, jc(F.lit(n).cast("bigint"))) for n in (num_keys, num_keys * _BITS_FOR_KEY))
+        aggregates = "org.apache.spark.sql.catalyst.expressions.aggregate"
+        bloom_filter = self.java_class(f"{aggregates}.BloomFilterAggregate")
+        made = bloom_filter(versions.expression(self, jc(of_keys)), *numbers, 0, 0)
+        found = keys.agg(self.column(made.toAggregateExpression(False, self.none)))
+        might_contain = self.java_class("org.apache.spark.sql.catalyst.expressions.BloomFilterMightContain")
+        subquery = versions.scalar_subquery(self, jdf(found))
+        return self.column(might_contain(subquery, versions.expression(self, jc(value))))
 
     def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
         """A predicate as ``filterFiles`` wants it: resolved over ``frame``, folded to constants and simplified.

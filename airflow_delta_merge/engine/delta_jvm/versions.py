@@ -209,6 +209,17 @@ def checkpoint(gateway: Gateway, java_frame: Any, storage_level: str) -> Any:
     return java_frame.localCheckpoint(True, level)
 
 
+def scalar_subquery(gateway: Gateway, java_frame: Any) -> Any:
+    """The one value of a frame of the JVM as an expression; Spark 3.5 has no call for it."""
+    if gateway.versions.spark_minor >= (4, 0):
+        return expression(gateway, java_frame.scalar())
+    expressions = "org.apache.spark.sql.catalyst.expressions"
+    plan, nothing = java_frame.queryExecution().analyzed(), gateway.seq([])
+    number = gateway.module(f"{expressions}.NamedExpression").newExprId()
+    arguments = (plan, nothing, number, nothing, gateway.none, gateway.none)
+    return gateway.java_class(f"{expressions}.ScalarSubquery")(*arguments)
+
+
 def with_relation(gateway: Gateway, plan: Any, relation: Any) -> Any:
     """A ``LogicalRelation`` with another relation; from Spark 4.0 on it has a stream, too."""
     stream = [] if gateway.versions.spark_minor < (4, 0) else [getattr(plan, "copy$default$5")()]
