@@ -53,37 +53,38 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
 
     Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
-    between them are joined. Keys without a wide gap are left out. Of a text the bytes behind those that all its values
-    begin with are taken for a number.
+    between them are joined. Keys that can have no wide gap are left out. Of a text the bytes behind those that all its
+    values begin with are taken for a number.
 
-    :param source: with the statistics of ``keys``.
+    :param source: with the statistics of ``keys``; its rows may be but some of those that they are of.
     """
     cuts = [(key, cut) for key in keys if (cut := _cut(key, source)) is not None]
     if not cuts:
         return {}
-    values = [
-        F.struct(
-            F.lit(key.name).alias("key"),
-            cut.number.alias("number"),
-            (key.value if key.type == "string" else F.lit(None).cast("string")).alias("text"),
-            cut.part.alias("part"),
-        )
-        for key, cut in cuts
-    ]
+    of_texts = any(key.type == "string" for key, _ in cuts)
+    values = [F.struct(*_looked_at(key, cut, beside_texts=of_texts)) for key, cut in cuts]
     rows = source.frame.coalesce(1) if source.num_rows <= _ROWS_FOR_ONE_TASK else source.frame
     value = values[0] if len(values) == 1 else F.explode(F.array(*values))
     each = rows.select(value.alias("each")).select("each.*").filter("number IS NOT NULL")
     bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
-    texts = [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
-    found = each.groupBy("key", "part").agg(*bounds, *texts).collect()
+    if of_texts:  # Spark sorts what it finds the smallest text of
+        bounds += [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
+    found = each.groupBy("key", "part").agg(*bounds).collect()
     clusters = {}
     for key, cut in cuts:
         of_key = sorted((row for row in found if row["key"] == key.name), key=lambda row: row["part"])
         joined = [(group[0], group[-1]) for group in _without_wide_gaps(of_key, gap=cut.width // 4)]
-        if len(joined) > 1:
-            suffix = "_text" if key.type == "string" else ""
-            clusters[key.name] = [(first[f"low{suffix}"], last[f"high{suffix}"]) for first, last in joined]
+        suffix = "_text" if key.type == "string" else ""
+        clusters[key.name] = [(first[f"low{suffix}"], last[f"high{suffix}"]) for first, last in joined]
     return clusters
+
+
+def _looked_at(key: SourceKey, cut: _Cut, *, beside_texts: bool) -> list[Column]:
+    columns = [F.lit(key.name).alias("key"), cut.number.alias("number"), cut.part.alias("part")]
+    if beside_texts:
+        text = key.value if key.type == "string" else F.lit(None).cast("string")
+        columns.append(text.alias("text"))
+    return columns
 
 
 def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey
 
+#: Clusters are not looked for if so many of the source's rows need this part of the files in the keys' range.
+_SAMPLED_ROWS = 2_000
+_MOST_FILES = 0.75
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
 
@@ -102,7 +105,7 @@ def choose_files(
 ) -> Search:
     """Choose the files by the clusters in which each key lies, or by its one range where there are none.
 
-    To search for clusters first costs a small job where one range would have left few files. To choose twice by Delta's
+    To search for clusters first costs a job where one range would have left few files. To choose twice by Delta's
     job would cost more where it leaves many, and tell Delta that the merge has looked at files between the clusters,
     with whose writers it would conflict. Files that the checksum file lists are chosen without a job.
     """
@@ -114,9 +117,12 @@ def choose_files(
         return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
-    is_one_file = listed is not None and len(positions({})) <= 1
-    if transaction.table_size[0] >= settings.cluster_keys_from and not is_one_file:
-        clusters = key_clusters(source, keys)
+    by_range = transaction.table_size[0] if listed is None else len(positions({}))
+    if transaction.table_size[0] >= settings.cluster_keys_from and by_range > 1:
+        some = None if listed is None else source.first_rows(_SAMPLED_ROWS)
+        # What some rows need all of them need.
+        if some is None or len(positions(key_clusters(some, keys))) < by_range * _MOST_FILES:
+            clusters = key_clusters(source, keys)
     # To compare each row's text with several ranges takes longer than it spares.
     of_rows = {key.name: clusters[key.name] for key in keys if key.name in clusters and key.type != "string"}
     matching = row_predicates(statement, keys, statistics, of_rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 #: Where the first attempt keeps the source. Delta's default is DISK_ONLY; memory spares small merges the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
+
+#: What has less than so many times as many rows is looked at as quickly as a part of it.
+_MANY_TIMES = 50
 
 _SETTING = "spark.databricks.delta.merge.materializeSource"
 
@@ -44,6 +47,12 @@ class MaterializedSource:
     def for_join(self) -> DataFrame:
         """The rows, hinted for a broadcast if they are few."""
         return F.broadcast(self.frame) if self.is_small else self.frame
+
+    def first_rows(self, count: int) -> MaterializedSource | None:
+        """So many of the rows, with the statistics of all; None if all are not many times as many."""
+        if self.num_rows < count * _MANY_TIMES:
+            return None
+        return replace(self, frame=self.frame.limit(count), num_rows=count)
 
     def release(self) -> None:
         """Give back the memory and disk that the rows take."""

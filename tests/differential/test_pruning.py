@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine import merge_sql, pruning
+from airflow_delta_merge.engine.key_clusters import key_clusters
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.engine.file_statistics import Range
+    from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.engine.source_keys import SourceKey
 
 FILES, ROWS_A_FILE = 16, 100
 COLUMNS = """
@@ -131,6 +137,42 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None
         spark, table, tmp_path, MERGE.replace("{s}", case.source).replace("{on}", case.on)
     )
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "looked_at"),
+    [
+        # Forty of 160 rows are in more than twelve of the files.
+        (
+            "SELECT {columns} FROM (SELECT id FROM range(1600) WHERE id % 10 = 3 ORDER BY hash(id) LIMIT 1000)",
+            16,
+            [40],
+        ),
+        # The first forty are in one file, all are in three.
+        (ids("5, 105", "1505, 1605"), 3, [40, 200]),
+        ("SELECT {columns} FROM range(5, 15)", 1, []),
+    ],
+)
+def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
+    source: str,
+    files: int,
+    looked_at: list[int],
+    spark: SparkSession,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[int] = []
+
+    def counting(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
+        found.append(source.frame.count())
+        return key_clusters(source, keys)
+
+    monkeypatch.setattr(pruning, "key_clusters", counting)
+    monkeypatch.setattr(pruning, "_SAMPLED_ROWS", 40)
+    monkeypatch.setattr("airflow_delta_merge.engine.source._MANY_TIMES", 1)
+    check(Prune("", source.replace("{columns}", COLUMNS), "t.code = s.code", files), spark, table, tmp_path)
+    assert found == looked_at
 
 
 # Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before
