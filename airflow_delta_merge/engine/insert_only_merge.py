@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
+from airflow_delta_merge.engine.key_filter import filtered_condition
 from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.output import clause_number, column_of_clause
 
@@ -45,9 +46,9 @@ class InsertOnlyMergeExecutor:
         target = merge.transaction.target.frame(candidates).coalesce(search_tasks(merge, candidates))
         if not source.is_small:
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
-            return source.frame.join(target, merge.matching, "left_anti")
+            return source.frame.join(target, filtered_condition(merge), "left_anti")
         self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"
-        matched = target.join(source.for_join(), merge.matching, "inner").select(
+        matched = target.join(source.for_join(), filtered_condition(merge), "inner").select(
             F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
         )
         return merge.source_without(matched)

@@ -61,13 +61,20 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     cuts = [(key, cut) for key in keys if (cut := _cut(key, source)) is not None]
     if not cuts:
         return {}
-    of_texts = any(key.type == "string" for key, _ in cuts)
-    values = [F.struct(*_looked_at(key, cut, beside_texts=of_texts)) for key, cut in cuts]
+    values = [
+        F.struct(
+            F.lit(key.name).alias("key"),
+            cut.number.alias("number"),
+            (key.value if key.type == "string" else F.lit(None).cast("string")).alias("text"),
+            cut.part.alias("part"),
+        )
+        for key, cut in cuts
+    ]
     rows = source.frame.coalesce(1) if source.num_rows <= _ROWS_FOR_ONE_TASK else source.frame
     value = values[0] if len(values) == 1 else F.explode(F.array(*values))
     each = rows.select(value.alias("each")).select("each.*").filter("number IS NOT NULL")
     bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
-    if of_texts:  # Spark sorts what it finds the smallest text of
+    if any(key.type == "string" for key, _ in cuts):  # Spark sorts what it finds the smallest text of
         bounds += [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
     found = each.groupBy("key", "part").agg(*bounds).collect()
     clusters = {}
@@ -77,14 +84,6 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
         suffix = "_text" if key.type == "string" else ""
         clusters[key.name] = [(first[f"low{suffix}"], last[f"high{suffix}"]) for first, last in joined]
     return clusters
-
-
-def _looked_at(key: SourceKey, cut: _Cut, *, beside_texts: bool) -> list[Column]:
-    columns = [F.lit(key.name).alias("key"), cut.number.alias("number"), cut.part.alias("part")]
-    if beside_texts:
-        text = key.value if key.type == "string" else F.lit(None).cast("string")
-        columns.append(text.alias("text"))
-    return columns
 
 
 def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import Equality, FileSet, Gateway, ResolvedMerge
-    from airflow_delta_merge.engine.settings import Settings
-    from airflow_delta_merge.engine.source import MaterializedSource
+from airflow_delta_merge.engine.source_keys import INTEGER_BITS, RANGE_TYPES
 
-_INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm import Equality
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
 #: Types of which equal values have one hash: no floating point (-0.0 = 0.0), no collation but the binary one.
-_HASHED_TYPES = _INTEGER_TYPES | {"date", "timestamp", "timestamp_ntz", "string", "binary"}
+_HASHED_TYPES = RANGE_TYPES | {"binary"}
 
 #: So many rows are read for each source row at least: most of them can't match then.
 _TARGET_ROWS_FOR_ONE = 4
@@ -30,44 +30,35 @@ _TIMES_OF_NUMBERS = 4
 _MOST_KEYS = 4_000_000
 
 
-def key_filter(
-    gateway: Gateway,
-    statement: ResolvedMerge,
-    source: MaterializedSource,
-    candidates: FileSet,
-    settings: Settings,
-) -> Column | None:
-    """A predicate over the target that is true for every row that can match, and false for most others.
+def filtered_condition(merge: MergeContext) -> Column:
+    """The condition by which a search joins target rows with the source, where it needs those alone that match.
 
-    Its filter is made by a small job when rows are first filtered by it.
-
-    :return: None where to make the filter takes longer than it spares.
+    Where it is worth its time, the condition asks the filter, too, which is true for every row that can match, and
+    false for most others. A small job makes it when the join runs. It reads the source, and stands in the join's
+    condition rather than in a filter of the target: of a relation that Spark meets twice the second gets new
+    attributes, and to Spark a join's condition comes after both its sides.
     """
-    keys = [each for each in statement.equalities if each.type in _HASHED_TYPES]
-    if not (keys and settings.prune_by_source and _is_worth_it(gateway, keys, source, candidates, settings)):
-        return None
+    condition, source = merge.statement.condition, merge.source
+    keys = [each for each in merge.statement.equalities if each.type in _HASHED_TYPES]
+    if not (keys and merge.settings.prune_by_source and _is_worth_it(merge, keys)):
+        return condition
     of_source = F.xxhash64(*(_compared(each, each.source) for each in keys))
     of_target = F.xxhash64(*(_compared(each, each.target) for each in keys))
-    return gateway.might_be_among(source.frame, of_source, source.num_rows, of_target)
+    return condition & merge.gateway.might_be_among(source.frame, of_source, source.num_rows, of_target)
 
 
-def _is_worth_it(
-    gateway: Gateway,
-    keys: Sequence[Equality],
-    source: MaterializedSource,
-    candidates: FileSet,
-    settings: Settings,
-) -> bool:
+def _is_worth_it(merge: MergeContext, keys: Sequence[Equality]) -> bool:
+    source, from_rows = merge.source, merge.settings.key_filter_from_rows
     if not 0 < source.num_rows <= _MOST_KEYS:
         return False
-    if not settings.key_filter_from_rows:
+    if not from_rows:
         return True
     is_number = len(keys) == 1 and keys[0].type not in ("string", "binary")
     times = _TIMES_OF_NUMBERS if source.is_small and is_number else 1
-    enough = settings.key_filter_from_rows * times * gateway.default_parallelism()
-    return (candidates.num_rows or 0) >= max(enough, source.num_rows * _TARGET_ROWS_FOR_ONE)
+    enough = from_rows * times * merge.gateway.default_parallelism()
+    return (merge.candidates.num_rows or 0) >= max(enough, source.num_rows * _TARGET_ROWS_FOR_ONE)
 
 
 def _compared(key: Equality, side: Column) -> Column:
     """One side of the equality; integers of different width are equal by their value, but hashed by their type."""
-    return side.cast("bigint") if key.type in _INTEGER_TYPES else side
+    return side.cast("bigint") if key.type in INTEGER_BITS else side

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.key_filter import filtered_condition
 from airflow_delta_merge.engine.output import only_changes, target_row_clause
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     if by_source:
         joined = target.join(source, merge.statement.condition, "left")
     else:
-        joined = target.join(source, merge.matching, "inner")
+        joined = target.join(source, filtered_condition(merge), "inner")
     has_match = F.col(names.source_row_id).isNotNull()
     matches = matches_of(merge, joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)))
     if not by_source:

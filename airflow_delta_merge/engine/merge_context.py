@@ -54,7 +54,6 @@ class MergeContext:
     :param candidates: the files that may hold a row which must be looked at.
     :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
         condition itself would not.
-    :param key_filter: one more of that kind, if it is worth its time; see :meth:`matching`.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
     :param settings: what the session says of the engine's shortcuts.
@@ -68,21 +67,10 @@ class MergeContext:
     source: MaterializedSource
     candidates: FileSet
     row_predicates: Sequence[Column]
-    key_filter: Column | None
     names: ColumnNames
     metrics: MergeMetrics
     settings: Settings
     update_only_changed: bool
-
-    @property
-    def matching(self) -> Column:
-        """The condition by which a search joins target rows with the source, where it needs those alone that match.
-
-        The key filter reads the source, too, and stands in the join's condition: of a relation that Spark meets twice
-        the second gets new attributes, and to Spark a join's condition comes after both its sides.
-        """
-        condition = self.statement.condition
-        return condition if self.key_filter is None else condition & self.key_filter
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:
         return [clause for clause in self.statement.clauses if clause.kind in kinds]

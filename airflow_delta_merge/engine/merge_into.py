@@ -22,7 +22,6 @@ from airflow_delta_merge.engine.delta_jvm import (
 )
 from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
-from airflow_delta_merge.engine.key_filter import key_filter
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
@@ -224,7 +223,6 @@ class MergeIntoCommand:
                 source=source,
                 candidates=search.candidates,
                 row_predicates=search.row_predicates,
-                key_filter=key_filter(self._gateway, self._statement, source, search.candidates, settings),
                 names=names,
                 metrics=metrics,
                 settings=settings,

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 #: Types whose order in Delta's file statistics is the order of Spark's comparisons. Floating point is left out
 #: (NaN), as are strings under a collation other than the binary one.
-_RANGE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"})
+RANGE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"})
 
 #: A target column of a narrower integer type than the source's is compared as the wider one, but its statistics
 #: are those of its own type: the source's range is cut to it.
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 #: Types whose values are compared as exact integers.
-WHOLE_TYPES = frozenset({*_INTEGER_BITS, "date", "timestamp"})
+WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp"})
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class SourceKey:
 
     def _in_range(self, values: Range) -> Column:
         smallest, largest = values
-        if self.type in _INTEGER_BITS:
-            bound = 1 << (_INTEGER_BITS[self.type] - 1)
+        if self.type in INTEGER_BITS:
+            bound = 1 << (INTEGER_BITS[self.type] - 1)
             smallest, largest = max(smallest, -bound), min(largest, bound - 1)
             if smallest > largest:
                 return F.lit(False)
@@ -125,7 +125,7 @@ def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
     """
     keys = []
     for position, equality in enumerate(statement.equalities):
-        if equality.type in _RANGE_TYPES or equality.type.startswith("decimal("):
+        if equality.type in RANGE_TYPES or equality.type.startswith("decimal("):
             name = f"{prefix}_{position}"
             keys.append(
                 SourceKey(

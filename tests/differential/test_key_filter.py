@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_delta_merge.config import MergeStatement
 from airflow_delta_merge.engine import plan
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: The way "ours_as_large" shuffles; here it is forced on where the source is broadcast, too.
 FORCED = {"spark.deltaMerge.keyFilterFromRows": "0", "spark.deltaMerge.joinOnceBytes": "0"}
@@ -47,7 +53,6 @@ def _case(name: str, on: str, types: tuple[str, str, str, str], clauses: str, **
         source=f"SELECT CAST(col1 AS {source}) AS k, CAST(row_number() OVER (ORDER BY col1) AS INT) AS v "
         f"FROM VALUES {others}",
         on=on,
-        confs=FORCED,
     )
 
 
@@ -62,37 +67,36 @@ CASES = [
     *(_case("equal", "t.k = s.k", types, UPSERT) for types in (*KEYS, *OTHER_KEYS)),
     *(_case("null-safe", "t.k <=> s.k", types, DELETE, properties=VECTORS) for types in (KEYS[0], KEYS[-1])),
     Case("two keys", "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *", does="update, insert",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND t.name = s.name", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND t.name = s.name"),
     Case("two keys, one null-safe", "WHEN MATCHED THEN UPDATE SET v = s.v", does="update",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="s.k = t.k AND t.name <=> s.name", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="s.k = t.k AND t.name <=> s.name"),
     Case("a key and an expression", DELETE, does="delete",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND upper(t.name) = upper(s.name)", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND upper(t.name) = upper(s.name)"),
     Case("a collation of the condition's own", DELETE, does="delete",
-         table=TWO_KEYS, source="VALUES ('A'), ('c'), ('x') AS s(name)", on="t.name = s.name COLLATE UTF8_LCASE",
-         confs=FORCED),
+         table=TWO_KEYS, source="VALUES ('A'), ('c'), ('x') AS s(name)", on="t.name = s.name COLLATE UTF8_LCASE"),
     Case("one key twice", DELETE, does="delete",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND t.k <=> s.v", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k AND t.k <=> s.v"),
     Case("rows not matched by source are not filtered", "WHEN MATCHED THEN UPDATE SET v = s.v "
          "WHEN NOT MATCHED BY SOURCE AND t.k > 3 THEN DELETE", does="update, delete",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k"),
     Case("inserts alone", "WHEN NOT MATCHED THEN INSERT *", does="insert",
-         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k", confs=FORCED),
+         table=TWO_KEYS, source=TWO_KEYS_SOURCE, on="t.k = s.k"),
     Case("ambiguous", "WHEN MATCHED THEN UPDATE SET v = s.v",
          fails="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
-         table=TWO_KEYS, source="VALUES (1, 1), (1, 2) AS s(k, v)", on="t.k = s.k", confs=FORCED),
+         table=TWO_KEYS, source="VALUES (1, 1), (1, 2) AS s(k, v)", on="t.k = s.k"),
     Case("change data", "WHEN MATCHED AND s.v > 1 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
          "WHEN NOT MATCHED THEN INSERT *", does="update, delete, insert",
          table=Table(TWO_KEYS.columns, TWO_KEYS.rows, properties={"delta.enableChangeDataFeed": "true"}),
-         source=TWO_KEYS_SOURCE, on="t.k = s.k", confs=FORCED),
+         source=TWO_KEYS_SOURCE, on="t.k = s.k"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_match_is_dropped(case: Case, engines: Harness) -> None:
-    engines.check(case)
+    engines.check(replace(case, confs=FORCED))
 
 
-def _search_plan(spark: SparkSession, path: object, on: str, settings: dict[str, str]) -> str:
+def _search_plan(spark: SparkSession, path: Path, on: str, settings: dict[str, str]) -> str:
     merge = f"MERGE INTO delta.`{path}` t USING (SELECT id, CAST(id AS DOUBLE) AS d FROM range(5)) s ON {on} {DELETE}"
     with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0", **settings}):
         return plan(spark, MergeStatement(sql=merge), explain=True).spark_plans["matches"]
@@ -114,7 +118,7 @@ def _search_plan(spark: SparkSession, path: object, on: str, settings: dict[str,
     ],
 )  # fmt: skip
 def test_the_filter_is_used_where_it_is_worth_it(
-    spark: SparkSession, tmp_path: object, on: str, settings: dict[str, str], used: bool
+    spark: SparkSession, tmp_path: Path, on: str, settings: dict[str, str], used: bool
 ) -> None:
     rows = spark.range(100).selectExpr("id", "CAST(id AS DOUBLE) AS d", "CAST(id AS STRING) AS name")
     rows.write.format("delta").save(str(tmp_path))
