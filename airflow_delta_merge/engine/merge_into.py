@@ -219,7 +219,7 @@ class MergeIntoCommand:
                 gateway=self._gateway,
                 statement=self._statement,
                 transaction=transaction,
-                write=TransactionalWrite(self._gateway, transaction),
+                write=TransactionalWrite(self._gateway, transaction, settings),
                 source=source,
                 candidates=search.candidates,
                 row_predicates=search.row_predicates,

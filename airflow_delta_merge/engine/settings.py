@@ -49,6 +49,7 @@ class Settings:
     join_once_bytes: int = 8 * 1024 * 1024
     one_pass: bool = True
     one_pass_from_rows: int = 100
+    footer_statistics_from_bytes: int = 16 * 1024 * 1024
 
     @classmethod
     def of(cls, gateway: Gateway) -> Settings:
@@ -67,6 +68,9 @@ class Settings:
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
             one_pass=_flag(gateway, "onePass.enabled", cls.one_pass),
             one_pass_from_rows=_number(gateway, "onePassFromRows", cls.one_pass_from_rows),
+            footer_statistics_from_bytes=_number(
+                gateway, "footerStatisticsFromBytes", cls.footer_statistics_from_bytes
+            ),
         )
 
 

@@ -12,11 +12,14 @@ from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, JavaObject, MergeTransaction
+    from airflow_delta_merge.engine.settings import Settings
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024
 #: Below this size a task is not worth splitting, as in Spark's adaptive execution.
 SMALLEST_TASK_BYTES = 1024 * 1024
+#: Where more files are written, many executors collect statistics sooner than one driver reads so many footers.
+_MOST_FOOTERS = 1000
 
 
 class TransactionalWrite:
@@ -26,9 +29,10 @@ class TransactionalWrite:
     writes and change data are done by Delta's own ``OptimisticTransaction``.
     """
 
-    def __init__(self, gateway: Gateway, transaction: MergeTransaction) -> None:
+    def __init__(self, gateway: Gateway, transaction: MergeTransaction, settings: Settings) -> None:
         self._gateway = gateway
         self._transaction = transaction
+        self._settings = settings
 
     def write_files(self, rows: DataFrame, *, input_bytes: int) -> JavaObject:
         """Write rows as new data files; nothing is visible before the commit.
@@ -41,7 +45,12 @@ class TransactionalWrite:
         :param input_bytes: a rough size of the rows.
         :return: JVM sequence of file actions.
         """
-        return self._transaction.write_files(self._arranged(rows, self._task_count(input_bytes)))
+        tasks = self._task_count(input_bytes)
+        partitioned = bool(self._transaction.partition_columns)
+        return self._transaction.write_files(
+            self._arranged(rows, tasks),
+            texts_by_footers=self._takes_texts_from_footers(input_bytes, None if partitioned else tasks),
+        )
 
     def write_rewritten(
         self,
@@ -74,7 +83,10 @@ class TransactionalWrite:
             rows = rows.unionAll(inserted)
         makes_no_more_files = files.partitions == 1 or tasks * files.partitions <= files.count
         in_place = few_inserted and not moves_rows and makes_no_more_files
-        return self._transaction.write_files(self._arranged(rows, tasks, in_place=in_place))
+        return self._transaction.write_files(
+            self._arranged(rows, tasks, in_place=in_place),
+            texts_by_footers=self._takes_texts_from_footers(num_bytes, max(tasks, files.count)),
+        )
 
     def _arranged(self, rows: DataFrame, tasks: int, *, in_place: bool = False) -> DataFrame:
         transaction = self._transaction
@@ -89,6 +101,19 @@ class TransactionalWrite:
         if in_place and not transaction.generates_identity:
             return rows.coalesce(tasks)
         return rows.repartition(*partition_columns)
+
+    def _takes_texts_from_footers(self, num_bytes: int, num_files: int | None) -> bool:
+        """Whether that is faster than to collect them while writing: the driver reads the footer of each new file.
+
+        :param num_bytes: a rough size of the rows.
+        :param num_files: how many files they make, at most; None if that isn't known.
+        """
+        from_bytes = self._settings.footer_statistics_from_bytes
+        if not from_bytes:
+            return True
+        if num_bytes < from_bytes or num_files is None:
+            return False
+        return num_files <= _MOST_FOOTERS and num_bytes >= num_files * SMALLEST_TASK_BYTES
 
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""

@@ -29,6 +29,7 @@ from tests.differential.log_differences import (
     comparable_schema,
     result_differences,
     state_differences,
+    statistics_differences,
 )
 from tests.differential.meanwhile import Meanwhile
 from tests.differential.outcome import Outcome
@@ -56,6 +57,7 @@ WAYS = {
         "spark.deltaMerge.broadcastBytes": "0",
         "spark.deltaMerge.onePassFromRows": "1",
         "spark.deltaMerge.keyFilterFromRows": "0",
+        "spark.deltaMerge.footerStatisticsFromBytes": "0",
     },
 }
 CONDITION = re.compile(r"WHEN MATCHED AND (.*?) THEN", re.DOTALL)
@@ -249,6 +251,8 @@ class Harness:
                 yield f"version: built-in {builtin.after.version}, ours {ours.after.version}"
         elif builtin.committed:
             yield from commit_differences(builtin, ours)
+            if not case.without:
+                yield from statistics_differences(builtin, ours)
             yield from result_differences(ours)
         if comparable_schema(builtin.after) == comparable_schema(ours.after):
             yield from self._row_differences(case, builtin, ours)

@@ -113,6 +113,23 @@ def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
         yield f"columns with statistics: built-in {statistics[0]}, ours {statistics[1]}"
 
 
+def statistics_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """What the new file of each tells of its values, where both must hold the same rows."""
+    removed = tuple(
+        {action["path"] for action in o.after.actions("remove", since=o.before.version)} for o in (builtin, ours)
+    )
+    one_each = len(builtin.added) == len(ours.added) == 1
+    if (
+        not one_each
+        or removed[0] != removed[1]
+        or builtin.after.metadata["schemaString"] != ours.after.metadata["schemaString"]
+    ):
+        return
+    told = [json.loads(o.added[0].get("stats") or "{}", parse_float=str) for o in (builtin, ours)]
+    if told[0] != told[1]:
+        yield f"statistics: built-in {told[0]}, ours {told[1]}"
+
+
 def _stats_columns(outcome: Outcome) -> list[str]:
     stats = [json.loads(add.get("stats") or "{}") for add in outcome.added if not add.get("deletionVector")]
     kinds = ("minValues", "maxValues", "nullCount")

@@ -26,6 +26,7 @@ from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_er
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
+from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from airflow_delta_merge.engine.file_statistics import statistics_of
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
@@ -255,10 +256,24 @@ class MergeTransaction:
 
     # Writing
 
-    def write_files(self, rows: DataFrame) -> JavaObject:
-        """Write rows as new files by Delta's own writer; JVM sequence of file actions."""
-        self._written.append(self._transaction.writeFiles(jdf(rows)))
-        return self._written[-1]
+    def write_files(self, rows: DataFrame, *, texts_by_footers: bool) -> JavaObject:
+        """Write rows as new files by Delta's own writer; JVM sequence of file actions.
+
+        :param texts_by_footers: whether statistics of text columns shall be read from the new files' footers.
+        """
+        texts = self._written_texts if texts_by_footers else None
+        if texts is None:
+            written = self._transaction.writeFiles(jdf(rows))
+        else:
+            with texts.left_out(self._gateway, self._transaction):
+                written = self._transaction.writeFiles(jdf(rows))
+            written = texts.added_to(written, self._gateway, self._transaction)
+        self._written.append(written)
+        return written
+
+    @cached_property
+    def _written_texts(self) -> WrittenTexts | None:
+        return WrittenTexts.of(self._gateway, self._transaction)
 
     def merge_by_builtin(self, attempt: int) -> tuple[FileSet, JavaObject, JavaObject]:
         """Let Delta's own merge find and write the changes; see :mod:`~airflow_delta_merge.engine.delta_jvm.builtin`.

@@ -1,0 +1,188 @@
+"""Statistics of text columns in the files that a transaction writes, from these files' footers.
+
+Delta's writer looks for the least and the greatest text while it writes and copies both for each row, which takes a
+quarter of the time to write two text columns among seven. Parquet's writer looks for them, too, without copying, and
+tells them in the file's footer. So Delta's is told to leave these columns out, and the footers are read afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.footer_statistics import TextsOfFile, of_all, with_texts
+from airflow_delta_merge.identifiers import quote_multipart
+
+#: Footers leave the bounds out of texts of more than 4096 bytes together: they are to keep so many of each. Delta keeps
+#: some hundred of them, see :data:`_LONGEST_PREFIX`.
+_BYTES_IN_FOOTER = 1024
+#: Up to so many characters, Delta's bounds are known by the bytes above: it looks at twice as many, of four bytes each.
+_LONGEST_PREFIX = 64
+
+#: A footer takes some 100 kB of the driver's memory.
+_FOOTERS_AT_ONCE = 100
+_FOOTER_THREADS = 16
+
+_STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
+_PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
+    "delta.dataSkippingStringPrefixLength",
+    "spark.databricks.io.skipping.stringPrefixLength",
+)
+_CUT_IN_FOOTER = "parquet.statistics.truncate.length"
+#: Settings of Parquet's writer by which a footer tells other bounds, or none.
+_OTHER_FOOTERS = (_CUT_IN_FOOTER, "parquet.column.statistics.enabled")
+
+
+@dataclass(frozen=True)
+class WrittenTexts:
+    """The text columns of which the footers shall tell.
+
+    :param columns: physical names of all columns that have statistics, in the table's order.
+    :param texts: those of the text columns among them.
+    :param others: the other columns, and fields of columns, by their names, quoted.
+    :param prefix_length: how many characters Delta keeps of a long text.
+    """
+
+    columns: tuple[str, ...]
+    texts: tuple[str, ...]
+    others: tuple[str, ...]
+    prefix_length: int
+
+    @classmethod
+    def of(cls, gateway: Gateway, transaction: JavaObject) -> WrittenTexts | None:
+        """None where there are none, or where footers don't tell of them what Delta would.
+
+        :param transaction: Delta's, which has nothing written yet.
+        """
+        if transaction.newMetadata().isDefined() or not gateway.flag("spark.databricks.delta.stats.collect"):
+            return None
+        configuration = _metadata(transaction)["configuration"]
+        hadoop = transaction.deltaLog().newDeltaHadoopConf()
+        if any(name in configuration or hadoop.get(name) is not None for name in _OTHER_FOOTERS):
+            return None
+        prefix_length = int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
+        if not 0 < prefix_length <= _LONGEST_PREFIX:
+            return None
+        fields = json.loads(transaction.snapshot().statCollectionLogicalSchema().json())["fields"]
+        texts = [field for field in fields if _is_text(field)]
+        others = [quote_multipart(path) for field in fields if field not in texts for path in _leaves(field)]
+        if not texts or "variant" in json.dumps(fields):
+            return None
+        columns = tuple(_physical_name(field) for field in fields)
+        return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length)
+
+    @contextmanager
+    def left_out(self, gateway: Gateway, transaction: JavaObject) -> Iterator[None]:
+        """Let what the transaction writes inside have no statistics of the text columns.
+
+        The transaction sees the table with other properties so long; nothing of them is committed.
+        """
+        metadata = _metadata(transaction)
+        metadata["configuration"] |= {
+            _STATISTICS_COLUMNS: ",".join(self.others),
+            _CUT_IN_FOOTER: str(_BYTES_IN_FOOTER),
+        }
+        narrowed = gateway.delta("actions.Action").fromJson(json.dumps({"metaData": metadata}))
+        before = transaction.newMetadata()
+        change_metadata = getattr(transaction, "newMetadata_$eq")
+        change_metadata(gateway.some(narrowed))
+        try:
+            yield
+        finally:
+            change_metadata(before)
+
+    def added_to(self, actions: JavaObject, gateway: Gateway, transaction: JavaObject) -> JavaObject:
+        """File actions of a write with the statistics of the text columns: JVM sequence, in the same order."""
+        listed = scala_list(actions)
+        adds = [json.loads(action.json()).get("add") for action in listed]
+        files = [add for add in adds if add is not None]
+        for start in range(0, len(files), _FOOTERS_AT_ONCE):
+            self._add_texts(files[start : start + _FOOTERS_AT_ONCE], gateway, transaction)
+        made = gateway.delta("actions.Action").fromJson
+        return gateway.seq(
+            action if add is None else made(json.dumps({"add": add})) for action, add in zip(listed, adds, strict=True)
+        )
+
+    def _add_texts(self, files: list[dict[str, Any]], gateway: Gateway, transaction: JavaObject) -> None:
+        footers = _footers(gateway, transaction, files)
+        positions = _positions(footers[0].getFileMetaData().getSchema(), self.texts)  # one write, one schema
+        cut_above = partial(gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg, self.prefix_length)
+        for add, footer in zip(files, footers, strict=True):
+            told = _told(footer.getBlocks(), positions)
+            add["stats"] = with_texts(
+                add["stats"], told, self.columns, prefix_length=self.prefix_length, cut_above=cut_above
+            )
+
+
+def _told(row_groups: JavaObject, positions: dict[str, int]) -> dict[str, TextsOfFile]:
+    """What a footer tells of columns; those of which it doesn't are left out.
+
+    :param positions: where the columns are in each row group, by their names.
+    """
+    told = {}
+    for name, position in positions.items():
+        groups = [_of_row_group(group.getColumns().get(position).getStatistics()) for group in row_groups]
+        known = [group for group in groups if group is not None]
+        if len(known) == len(groups):
+            told[name] = of_all(known)
+    return told
+
+
+def _of_row_group(statistics: JavaObject) -> TextsOfFile | None:
+    if statistics is None or not statistics.isNumNullsSet():
+        return None
+    nulls = int(statistics.getNumNulls())
+    if not statistics.hasNonNullValue():
+        # Without bounds: all are NULL, or their bounds are not told.
+        return TextsOfFile(nulls, None, None)
+    return TextsOfFile(nulls, bytes(statistics.getMinBytes()), bytes(statistics.getMaxBytes()))
+
+
+def _positions(schema: JavaObject, names: tuple[str, ...]) -> dict[str, int]:
+    paths = [tuple(path) for path in schema.getPaths()]
+    return {name: paths.index((name,)) for name in names}
+
+
+def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, Any]]) -> list[JavaObject]:
+    """The footers of data files, read by several threads of the driver."""
+    log = transaction.deltaLog()
+    base = log.dataPath().toString()
+    absolute_path = gateway.delta("util.DeltaFileOperations").absolutePath
+    status = gateway.java_class("org.apache.hadoop.fs.FileStatus")
+    wanted = gateway.java_class("java.util.ArrayList")()
+    for add in files:
+        wanted.add(status(add["size"], False, 1, 0, add["modificationTime"], absolute_path(base, add["path"])))
+    conf = log.newDeltaHadoopConf()
+    conf.setInt("parquet.metadata.read.parallelism", _FOOTER_THREADS)
+    reader = gateway.java_class("org.apache.parquet.hadoop.ParquetFileReader")
+    footers = reader.readAllFootersInParallel(conf, wanted, False)
+    return [footer.getParquetMetadata() for footer in footers]
+
+
+def _is_text(field: dict[str, Any]) -> bool:
+    """Whether a field of a schema holds texts of the binary collation; others say so in their metadata."""
+    return field["type"] == "string" and "__COLLATIONS" not in field["metadata"]
+
+
+def _leaves(field: dict[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of the fields below one that are no structs."""
+    path = (*parents, field["name"])
+    if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+        for each in field["type"]["fields"]:
+            yield from _leaves(each, path)
+    else:
+        yield path
+
+
+def _physical_name(field: dict[str, Any]) -> str:
+    return str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
+
+
+def _metadata(transaction: JavaObject) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads(transaction.metadata().json())["metaData"]
+    return metadata
