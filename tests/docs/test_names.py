@@ -72,7 +72,7 @@ def test_every_key_in_the_table_of_results_is_in_the_result() -> None:
 @pytest.mark.parametrize("page", ["docs/strategies.md", "docs/tuning.md"])
 def test_the_settings_are_those_of_the_engine(page: str) -> None:
     source = (PACKAGE / "engine" / "settings.py").read_text(encoding="utf-8")
-    settings = set(re.findall(r'_(?:flag|number)\(gateway, "([\w.]+)"', source))
+    settings = set(re.findall(r'_(?:flag|number)\(\s*gateway, "([\w.]+)"', source))
     assert settings
     assert set(re.findall(r"spark\.deltaMerge\.(\w+(?:\.\w+)*)", PAGES[page])) == settings
 

@@ -71,7 +71,7 @@ class WrittenTexts:
         fields = json.loads(transaction.snapshot().statCollectionLogicalSchema().json())["fields"]
         texts = [field for field in fields if _is_text(field)]
         others = [quote_multipart(path) for field in fields if field not in texts for path in _leaves(field)]
-        if not texts or "variant" in json.dumps(fields):
+        if not texts or '"type": "variant"' in json.dumps(fields):
             return None
         columns = tuple(_physical_name(field) for field in fields)
         return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length)
