@@ -30,6 +30,8 @@ TRACKED = replace(FILES, properties={"delta.enableRowTracking": "true"})
 IDENTITIES = Table("k BIGINT GENERATED ALWAYS AS IDENTITY, id INT, v INT", "INSERT INTO {t} (id, v) VALUES (1, 1)")
 GENERATED = Table("id INT, v INT, double INT GENERATED ALWAYS AS (v * 2)", "INSERT INTO {t} (id, v) VALUES (1, 1)")
 MAPPED = replace(FILES, properties={"delta.columnMapping.mode": "name"})
+TEXTS = Table("id INT, v STRING, `n ä` STRING", "(1, 'a', NULL), (2, repeat('ä', 40), 'n')",
+              properties={"delta.columnMapping.mode": "name"})  # fmt: skip
 NOT_NULL = replace(FILES, columns="id INT, v INT NOT NULL")
 
 PAIRS = "VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)"
@@ -74,6 +76,8 @@ CASES = [
     Case("generated column: upsert", "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES "
          "(s.id, s.v)", does="update, insert", table=GENERATED, source="VALUES (1, 10), (2, 20) AS s(id, v)"),
     Case("column mapping: upsert", UPSERT, does="update, insert", table=MAPPED, source=PAIRS),
+    Case("statistics of texts: upsert", UPSERT, does="update, insert", table=TEXTS,
+         source="SELECT 1 AS id, 'b' AS v, repeat('😀', 40) AS `n ä` UNION ALL SELECT 3, '', NULL"),
     Case("error: two source rows for one target row", UPDATE, table=FILES, source=DOUBLE,
          fails="DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
     Case("error: a constraint", UPSERT, table=NOT_NULL, source="VALUES (2, NULL), (40, NULL) AS s(id, v)",
