@@ -111,9 +111,12 @@ class TransactionalWrite:
         from_bytes = self._settings.footer_statistics_from_bytes
         if not from_bytes:
             return True
-        if num_bytes < from_bytes or num_files is None:
+        if num_bytes < from_bytes or num_files is None or num_files > _MOST_FOOTERS:
             return False
-        return num_files <= _MOST_FOOTERS and num_bytes >= num_files * SMALLEST_TASK_BYTES
+        # The text columns' bytes, if all columns took the same: tables of many columns have few rows in many bytes.
+        return (
+            num_bytes >= num_files * SMALLEST_TASK_BYTES and num_bytes * self._transaction.share_of_texts >= from_bytes
+        )
 
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""

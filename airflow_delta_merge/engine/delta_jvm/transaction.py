@@ -271,6 +271,11 @@ class MergeTransaction:
         self._written.append(written)
         return written
 
+    @property
+    def share_of_texts(self) -> float:
+        """How many of the table's columns are text columns whose statistics footers can tell, from 0 to 1."""
+        return self._written_texts.share if self._written_texts else 0.0
+
     @cached_property
     def _written_texts(self) -> WrittenTexts | None:
         return WrittenTexts.of(self._gateway, self._transaction)

@@ -46,12 +46,14 @@ class WrittenTexts:
     :param texts: those of the text columns among them.
     :param others: the other columns, and fields of columns, by their names, quoted.
     :param prefix_length: how many characters Delta keeps of a long text.
+    :param share: how many of the table's columns the text columns are, from 0 to 1.
     """
 
     columns: tuple[str, ...]
     texts: tuple[str, ...]
     others: tuple[str, ...]
     prefix_length: int
+    share: float
 
     @classmethod
     def of(cls, gateway: Gateway, transaction: JavaObject) -> WrittenTexts | None:
@@ -61,7 +63,8 @@ class WrittenTexts:
         """
         if transaction.newMetadata().isDefined() or not gateway.flag("spark.databricks.delta.stats.collect"):
             return None
-        configuration = _metadata(transaction)["configuration"]
+        metadata = _metadata(transaction)
+        configuration = metadata["configuration"]
         hadoop = transaction.deltaLog().newDeltaHadoopConf()
         if any(name in configuration or hadoop.get(name) is not None for name in _OTHER_FOOTERS):
             return None
@@ -74,7 +77,8 @@ class WrittenTexts:
         if not texts or '"type": "variant"' in json.dumps(fields):
             return None
         columns = tuple(_physical_name(field) for field in fields)
-        return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length)
+        share = len(texts) / len(json.loads(metadata["schemaString"])["fields"])
+        return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length, share)
 
     @contextmanager
     def left_out(self, gateway: Gateway, transaction: JavaObject) -> Iterator[None]:
