@@ -37,6 +37,8 @@ class Settings:
         ones in the pass that joins them with the source.
     :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a source that takes
         what it matches is expected to touch them all.
+    :param footer_statistics_from_bytes: ``footerStatisticsFromBytes``: where a write takes in so many bytes of text
+        columns, if all columns took the same, their statistics are taken from the new files' footers. 0: always.
     """
 
     use_checksum: bool = True
@@ -49,7 +51,7 @@ class Settings:
     join_once_bytes: int = 8 * 1024 * 1024
     one_pass: bool = True
     one_pass_from_rows: int = 100
-    footer_statistics_from_bytes: int = 16 * 1024 * 1024
+    footer_statistics_from_bytes: int = 4 * 1024 * 1024
 
     @classmethod
     def of(cls, gateway: Gateway) -> Settings:
