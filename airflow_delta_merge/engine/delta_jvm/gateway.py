@@ -73,10 +73,14 @@ class Gateway:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala sequence of the items."""
+        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(self.java_list(items))
+
+    def java_list(self, items: Iterable[JavaObject]) -> JavaObject:
+        """A Java list of the items."""
         array = self.java_class("java.util.ArrayList")()
         for item in items:
             array.add(item)
-        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(array)
+        return array
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """One Scala sequence of two."""

@@ -63,8 +63,7 @@ class WrittenTexts:
         """
         if transaction.newMetadata().isDefined() or not gateway.flag("spark.databricks.delta.stats.collect"):
             return None
-        metadata = _metadata(transaction)
-        configuration = metadata["configuration"]
+        configuration = _metadata(transaction)["configuration"]
         hadoop = transaction.deltaLog().newDeltaHadoopConf()
         if any(name in configuration or hadoop.get(name) is not None for name in _OTHER_FOOTERS):
             return None
@@ -77,7 +76,7 @@ class WrittenTexts:
         if not texts or '"type": "variant"' in json.dumps(fields):
             return None
         columns = tuple(_physical_name(field) for field in fields)
-        share = len(texts) / len(json.loads(metadata["schemaString"])["fields"])
+        share = len(texts) / int(transaction.metadata().schema().size())
         return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length, share)
 
     @contextmanager
@@ -129,8 +128,9 @@ def _told(row_groups: JavaObject, positions: dict[str, int]) -> dict[str, TextsO
     :param positions: where the columns are in each row group, by their names.
     """
     told = {}
+    columns_of_groups = [group.getColumns() for group in row_groups]
     for name, position in positions.items():
-        groups = [_of_row_group(group.getColumns().get(position).getStatistics()) for group in row_groups]
+        groups = [_of_row_group(columns.get(position).getStatistics()) for columns in columns_of_groups]
         known = [group for group in groups if group is not None]
         if len(known) == len(groups):
             told[name] = of_all(known)
@@ -158,9 +158,9 @@ def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, An
     base = log.dataPath().toString()
     absolute_path = gateway.delta("util.DeltaFileOperations").absolutePath
     status = gateway.java_class("org.apache.hadoop.fs.FileStatus")
-    wanted = gateway.java_class("java.util.ArrayList")()
-    for add in files:
-        wanted.add(status(add["size"], False, 1, 0, add["modificationTime"], absolute_path(base, add["path"])))
+    wanted = gateway.java_list(
+        status(add["size"], False, 1, 0, add["modificationTime"], absolute_path(base, add["path"])) for add in files
+    )
     conf = log.newDeltaHadoopConf()
     conf.setInt("parquet.metadata.read.parallelism", _FOOTER_THREADS)
     reader = gateway.java_class("org.apache.parquet.hadoop.ParquetFileReader")
