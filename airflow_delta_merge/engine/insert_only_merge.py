@@ -43,7 +43,7 @@ class InsertOnlyMergeExecutor:
         if candidates.count == 0 or source.num_rows == 0:
             self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
             return source.frame
-        target = merge.transaction.target.frame(candidates).coalesce(search_tasks(merge, candidates))
+        target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
         if not source.is_small:
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
             return source.frame.join(target, filtered_condition(merge), "left_anti")

@@ -75,13 +75,16 @@ def match_counts(merge: MergeContext, matched: Column, number: Column, clause: C
     ]
 
 
-def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column] = ()) -> DataFrame:
+def positions_in(
+    merge: MergeContext, files: FileSet, *, where: Sequence[Column] = (), most_tasks: int | None = None
+) -> DataFrame:
     """The target's rows in ``files``, each with its file's path and a number.
 
     The number is the row's index in its file where positions must be the same in each read (deletion vectors, change
     data); else it is only unique in this read, which spares the reader the index.
 
     :param where: predicates that the rows must fulfil.
+    :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
     """
     transaction, names = merge.transaction, merge.names
     return transaction.target.frame_with_positions(
@@ -90,6 +93,7 @@ def positions_in(merge: MergeContext, files: FileSet, *, where: Sequence[Column]
         row_index=names.row_index,
         indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
         where=where,
+        most_tasks=most_tasks,
     )
 
 
@@ -131,8 +135,8 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     """Join the candidate files' rows with the source, reading only what the conditions need."""
     names = merge.names
     by_source = merge.clauses_of("not matched by source")
-    target = positions_in(merge, candidates, where=[] if by_source else merge.row_predicates)
-    target = target.coalesce(search_tasks(merge, candidates))
+    where = [] if by_source else merge.row_predicates
+    target = positions_in(merge, candidates, where=where, most_tasks=search_tasks(merge, candidates))
     source = merge.source.for_join()
     if by_source:
         joined = target.join(source, merge.statement.condition, "left")

@@ -50,7 +50,7 @@ class Settings:
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
     one_pass: bool = True
-    one_pass_from_rows: int = 100
+    one_pass_from_rows: int = 25
     footer_statistics_from_bytes: int = 4 * 1024 * 1024
 
     @classmethod

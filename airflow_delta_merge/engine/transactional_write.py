@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.even_tasks import in_whole_rounds
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
@@ -121,4 +122,5 @@ class TransactionalWrite:
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
-        return max(math.ceil(input_bytes / BYTES_PER_TASK), min(self._gateway.default_parallelism(), worthwhile))
+        cores = self._gateway.default_parallelism()
+        return max(in_whole_rounds(math.ceil(input_bytes / BYTES_PER_TASK), cores), min(cores, worthwhile))

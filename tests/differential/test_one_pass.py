@@ -11,6 +11,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeStatement
 from airflow_delta_merge.engine import merge_sql, plan
+from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
@@ -53,6 +54,21 @@ def test_a_source_that_meets_every_file_is_merged_in_one_pass(spark: SparkSessio
     assert (result.num_updated_rows, result.num_inserted_rows, result.num_deleted_rows) == (20, 10, 0)
     found = spark.sql(f"SELECT v, count(*) AS n FROM delta.`{table}` GROUP BY v").collect()
     assert {row.v: row.n for row in found} == {"new": 30, "old": 20}
+
+
+@pytest.mark.parametrize(("rows_per_file", "is_one_pass"), [(25, True), (24, False)])
+def test_a_small_source_is_merged_in_one_pass_from_25_rows_a_file_on(
+    spark: SparkSession, table: Path, rows_per_file: int, is_one_pass: bool
+) -> None:
+    of_a_small_one = {
+        "spark.deltaMerge.joinOnceBytes": str(Settings.join_once_bytes),
+        "spark.deltaMerge.onePassFromRows": str(Settings.one_pass_from_rows),
+    }
+    source = f"SELECT id, 'new' AS v FROM range({rows_per_file * FILES})"
+    with session_settings(spark, of_a_small_one):
+        result = merge_sql(spark, statement(table, source))
+    assert (ONE_PASS in result.executor_reason) is is_one_pass
+    assert (result.num_updated_rows, result.num_inserted_rows) == (ROWS, rows_per_file * FILES - ROWS)
 
 
 def test_a_file_without_a_match_stays_and_nothing_is_left_of_the_one_pass(spark: SparkSession, table: Path) -> None:

@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.engine.even_tasks import split_bytes
+
+_MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,24 @@ class TargetScan:
         names = (str(field.name()) for field in self._command.target().schema().fields())
         return "_metadata" not in map(str.lower, names)
 
-    def frame(self, files: FileSet) -> DataFrame:
-        """The target restricted to ``files``, with the attributes that the statement's expressions refer to."""
+    def frame(self, files: FileSet, *, most_tasks: int | None = None) -> DataFrame:
+        """The target restricted to ``files``, with the attributes that the statement's expressions refer to.
+
+        :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
+        """
         utils = self._gateway.delta("DeltaTableUtils")
-        return self._gateway.data_frame(utils.replaceFileIndex(self._command.target(), self._file_index(files)))
+        plan = self._plan(files, most_tasks=most_tasks, with_row_index=False)
+        return self._gateway.data_frame(utils.replaceFileIndex(plan, self._file_index(files)))
 
     def frame_with_positions(
-        self, files: FileSet, *, path: str, row_index: str, indexed: bool, where: Sequence[Column]
+        self,
+        files: FileSet,
+        *,
+        path: str,
+        row_index: str,
+        indexed: bool,
+        where: Sequence[Column],
+        most_tasks: int | None,
     ) -> DataFrame:
         """:meth:`frame` plus two columns: the file's path (URI, as Spark encodes it) and a number of the row.
 
@@ -89,15 +103,15 @@ class TargetScan:
         :param indexed: whether the number is to be the row's index in its file; without it, or without
             :attr:`has_stable_positions`, it is a number that is unique in this read.
         :param where: predicates that the rows must fulfil.
+        :param most_tasks: see :meth:`frame`.
         """
         if not indexed or not self.has_stable_positions:
             numbered = F.monotonically_increasing_id().alias(row_index)
-            frame = _filtered(self.frame(files), where)
+            frame = _filtered(self.frame(files, most_tasks=most_tasks), where)
             return frame.select("*", F.input_file_name().alias(path), numbered)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
-        plan = self._with_row_index_format(self._command.target())
-        index = self._file_index(files)
-        scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, index)
+        plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
+        scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
         # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
         return _filtered(self._gateway.wrap(scan), where).select(
@@ -115,26 +129,57 @@ class TargetScan:
             False,
         )
 
-    def _with_row_index_format(self, plan: JavaObject) -> JavaObject:
+    def _plan(self, files: FileSet, *, most_tasks: int | None, with_row_index: bool) -> JavaObject:
+        """The target's plan, its relation such that it reads ``files`` as it should."""
+        session, plan = self._session_that_reads_evenly(files, most_tasks), self._command.target()
+        if session is None and not with_row_index:
+            return plan
+        return self._with_relation(plan, session=session, with_row_index=with_row_index)
+
+    def _session_that_reads_evenly(self, files: FileSet, most_tasks: int | None) -> JavaObject | None:
+        """A clone of the session whose setting makes the tasks that are wanted; None where Spark does so anyway.
+
+        Spark asks the relation's session when the frame is executed, so each frame gets one of its own. To coalesce the
+        rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two, between which each
+        row is built in memory, its file's path included: a search took twice the time for it.
+        """
+        conf = self._gateway.session.sessionState().conf()
+        per_task = split_bytes(
+            files.num_bytes,
+            files.count,
+            cores=self._gateway.default_parallelism(),
+            most_tasks=most_tasks,
+            most_bytes=int(conf.filesMaxPartitionBytes()),
+            open_cost=int(conf.filesOpenCostInBytes()),
+        )
+        if per_task is None:
+            return None
+        clone = self._gateway.session.cloneSession()
+        clone.conf().set(_MOST_BYTES_PER_TASK, str(per_task))
+        return clone
+
+    def _with_relation(self, plan: JavaObject, *, session: JavaObject | None, with_row_index: bool) -> JavaObject:
         name = plan.getClass().getSimpleName()
         if name == "Project":
             project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
-            return project(plan.projectList(), self._with_row_index_format(plan.child()))
+            child = self._with_relation(plan.child(), session=session, with_row_index=with_row_index)
+            return project(plan.projectList(), child)
         if name != "LogicalRelation":  # an alias or a view: names, no attributes of its own
-            return self._with_row_index_format(plan.child())
+            return self._with_relation(plan.child(), session=session, with_row_index=with_row_index)
         relation = plan.relation()
+        file_format = relation.fileFormat()
         # By its constructor: Delta's file formats are equal whatever their protocols, so Spark's own ways to
         # change a plan would keep the old one.
-        with_format = self._gateway.java_class("org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
+        changed = self._gateway.java_class("org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
             relation.location(),
             relation.partitionSchema(),
             relation.dataSchema(),
             relation.bucketSpec(),
-            self._row_index_format(relation.fileFormat()),
+            self._row_index_format(file_format) if with_row_index else file_format,
             relation.options(),
-            relation.sparkSession(),
+            session or relation.sparkSession(),
         )
-        return versions.with_relation(self._gateway, plan, with_format)
+        return versions.with_relation(self._gateway, plan, changed)
 
     def _row_index_format(self, file_format: JavaObject) -> JavaObject:
         feature = self._gateway.delta("DeletionVectorsTableFeature")
