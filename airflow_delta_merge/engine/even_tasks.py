@@ -1,8 +1,8 @@
 """Work for all cores until the end: tasks of such a size that none of them is waited for alone.
 
 Three equal tasks on two cores take as long as four: in the second round one core waits. Spark puts files into tasks of
-up to 128 MB, of whatever number, and of a merge that reads and writes a few hundred megabytes this costs up to a third
-of the time.
+up to 128 MB, of whatever number, and a merge that reads and writes a few hundred megabytes can take a third longer for
+it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ def split_bytes(
     cost = max(1.0, length + open_cost)
     by_spark = min(most_bytes, max(open_cost, num_files * cost / cores))
     files_by_spark = max(1, math.floor((by_spark - length) / cost) + 1)
-    files = files_by_spark if most_tasks is None else max(files_by_spark, math.ceil(num_files / most_tasks))
+    fewest = 1 if most_tasks is None else math.ceil(num_files / most_tasks)
+    files = max(files_by_spark, fewest)
     # The largest of those that are done first, and none that leaves tasks of less than half the size.
-    best = min(range(files, files // 2, -1), key=lambda each: _until_done(num_files, each, cores))
+    sizes = range(files, max(files // 2, fewest - 1), -1)
+    best = min(sizes, key=lambda each: _until_done(num_files, each, cores))
     if _until_done(num_files, best, cores) <= _until_done(num_files, files, cores) * _WORTHWHILE:
         files = best
     if files == files_by_spark:

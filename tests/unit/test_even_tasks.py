@@ -73,5 +73,10 @@ def test_no_more_tasks_than_wanted(size: int) -> None:
     assert len(packed(sizes, 2, most_tasks=16)) == 16
 
 
+@pytest.mark.parametrize("count", [273, 339, 342, 1000])
+def test_no_more_tasks_than_wanted_to_end_together(count: int) -> None:
+    assert len(packed([1000] * count, 2, most_tasks=16)) <= 16
+
+
 def test_few_tasks_are_left_as_they_are() -> None:
     assert split_bytes(1000 * 20, 20, cores=2, most_tasks=16, **BY_SPARK) is None

@@ -141,7 +141,7 @@ class TargetScan:
 
         Spark asks the relation's session when the frame is executed, so each frame gets one of its own. To coalesce the
         rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two, between which each
-        row is built in memory, its file's path included: a search took twice the time for it.
+        row is built in memory, its file's path included.
         """
         conf = self._gateway.session.sessionState().conf()
         per_task = split_bytes(
