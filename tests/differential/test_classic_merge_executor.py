@@ -12,6 +12,7 @@ from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import ANYTHING, Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
+from tests.differential.tasks_of_stages import tasks_of_stages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,17 +236,10 @@ def test_many_small_files_are_searched_by_few_tasks(spark: SparkSession, tmp_pat
     merge = f"MERGE INTO delta.`{tmp_path / 't'}` t USING (SELECT * FROM range(0, 600, 4)) s ON t.id = s.id {clause}"
     # A task for each file, if nothing else were asked for: Spark takes it for 4 MB.
     settings = {"spark.sql.files.maxPartitionBytes": "4194304", "spark.deltaMerge.joinOnceBytes": "0"}
-    tracker, jobs = spark.sparkContext.statusTracker(), f"few tasks: {clause}"
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", jobs)
-    try:
-        with session_settings(spark, settings):
-            result = merge_sql(spark, merge)
-    finally:
-        spark.sparkContext._jsc.setLocalProperty("spark.jobGroup.id", None)
+    with session_settings(spark, settings), tasks_of_stages(spark) as tasks:
+        result = merge_sql(spark, merge)
     assert (result.num_candidate_files, result.num_deleted_rows, result.num_inserted_rows) in (
         (100, 92, 0),
         (100, 0, 50),
     )
-    stages = {stage for job in tracker.getJobIdsForGroup(jobs) for stage in tracker.getJobInfo(job).stageIds}
-    tasks = [info.numTasks for stage in stages if (info := tracker.getStageInfo(stage)) is not None]
     assert 8 <= max(tasks) <= 8 * spark.sparkContext.defaultParallelism

@@ -11,6 +11,7 @@ from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
+from tests.differential.tasks_of_stages import tasks_of_stages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,25 +66,15 @@ def test_other_tasks_than_sparks(case: Case, engines: Harness) -> None:
 def test_as_many_tasks_as_there_should_be(
     spark: SparkSession, tmp_path: Path, files: int, confs: dict[str, str], by_spark: int, tasks: int, vectors: str
 ) -> None:
-    table, group = tmp_path / "t", f"tasks of {tmp_path}"
+    table = tmp_path / "t"
     rows = spark.range(0, 80, 1, files).selectExpr("id", "id AS v")
     rows.write.format("delta").option("delta.enableDeletionVectors", vectors).save(str(table))
     with session_settings(spark, {**confs, **IN_TWO_PHASES}):
         assert spark.read.format("delta").load(str(table)).rdd.getNumPartitions() == by_spark
-        spark.sparkContext.setJobGroup(group, "")
-        try:
-            source = "(SELECT id * 79 DIV 15 AS id, -1L AS v FROM range(16)) s"
+        source = "(SELECT id * 79 DIV 15 AS id, -1L AS v FROM range(16)) s"
+        with tasks_of_stages(spark) as found:
             result = merge_sql(spark, f"MERGE INTO delta.`{table}` t USING {source} ON t.id = s.id {DELETE}")
-        finally:
-            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         assert {name: spark.conf.get(name) for name in confs} == confs, "the session keeps its settings"
     assert (result.num_candidate_files, result.num_deleted_rows) == (files, 16)
-    assert tasks in _tasks_of_stages(spark, group)
-    assert by_spark not in _tasks_of_stages(spark, group)
-
-
-def _tasks_of_stages(spark: SparkSession, group: str) -> set[int]:
-    tracker = spark.sparkContext.statusTracker()
-    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
-    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-    return {stage.numTasks for stage in stages if stage}
+    assert tasks in found
+    assert by_spark not in found
