@@ -56,8 +56,9 @@ def _no_change() -> Column:
 
 
 def _explode(computed: DataFrame, packed: Column, width: int) -> tuple[DataFrame, list[Column], Column]:
-    # The array is computed before it is exploded: a generator must not hold non-deterministic expressions.
-    exploded = computed.select(packed.alias("packed")).select(F.explode(F.col("packed")).alias("change"))
+    # No column of its own for the array: Spark would add a filter that it isn't empty, compute each row a second time
+    # for that, and infer constraints of all columns, which takes seconds when a source computes some hundred.
+    exploded = computed.select(F.explode(packed).alias("change"))
     row = F.col("change").getField("row")
     values = [row.getField(f"c{position}") for position in range(width)]
     return exploded, values, F.col("change").getField("kind")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.change_data import with_change_rows, with_insert_rows
 from tests.differential.cases import PEOPLE, Case, Table
-from tests.differential.harness import Harness
+from tests.differential.harness import WAYS, Harness
+from tests.differential.session_settings import session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 UPDATE = "WHEN MATCHED THEN UPDATE SET *"
@@ -71,3 +80,40 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_change_data_feed(case: Case, engines: Harness) -> None:
     engines.check(case)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_random_values_are_the_same_in_table_and_feed(way: str, spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spark.range(40).selectExpr("id", "rand() AS v").write.format("delta").save(str(path))
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    statement = (
+        f"MERGE INTO delta.`{path}` t USING (SELECT id FROM range(30, 50)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = rand() WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, rand())"
+    )
+    with session_settings(spark, WAYS[way]):
+        merge_sql(spark, statement)
+    feed = spark.sql(
+        f"SELECT id, v FROM table_changes_by_path('{path}', 2) WHERE _change_type IN ('update_postimage', 'insert')"
+    )
+    rows = spark.read.format("delta").load(str(path)).filter("id >= 30")
+    told = sorted(map(tuple, feed.collect()))
+    assert told == sorted(map(tuple, rows.collect()))
+    assert len({v for _, v in told}) == 20
+
+
+def test_spark_adds_no_filter_that_computes_changed_rows_twice(spark: SparkSession) -> None:
+    """For an array that is a column it would, and for that infer constraints of all columns: seconds, if many."""
+    rows = spark.range(3).selectExpr("id", "id % 2 AS n")
+    kind = F.when(F.col("id") == 1, "update_postimage").when(F.col("id") == 2, "delete")
+    rewritten, values, change = with_change_rows(rows, [F.col("id"), F.col("n") + 1], [F.col("id"), F.col("n")], kind)
+    inserted, more_values, more_change = with_insert_rows(rows, [F.col("id"), F.col("n")])
+    changed, added = rewritten.select(*values, change), inserted.select(*more_values, more_change)
+    for frame in (changed, added):
+        assert "Filter" not in str(frame._jdf.queryExecution().optimizedPlan())
+    assert sorted(map(tuple, changed.collect()), key=str) == sorted(
+        [(0, 1, None), (1, 1, "update_preimage"), (1, 2, "update_postimage"), (1, 2, None), (2, 1, "delete")], key=str
+    )
+    assert sorted(map(tuple, added.collect()), key=str) == sorted(
+        [row for n in range(3) for row in ((n, n % 2, "insert"), (n, n % 2, None))], key=str
+    )
