@@ -74,10 +74,7 @@ class ClassicMergeExecutor:
         merge = self._merge
         kept = join_once(merge)
         try:
-            matches = matches_of(merge, kept.matching_rows())
-            # The totals are those of the file where there is only one, and need no other job.
-            by_file = [("", kept.totals)] if merge.candidates.count == 1 else count_by_file(merge, matches)
-            return self._touched_files(by_file, matches, kept)
+            return self._touched_files([kept.totals], kept.paths, matches_of(merge, kept.matching_rows()), kept)
         except BaseException:
             kept.release()
             raise
@@ -88,27 +85,28 @@ class ClassicMergeExecutor:
         if merge.insert_clauses or self._deletion_vectors:
             matches = matches.persist()  # they are needed again
         try:
-            return self._touched_files(count_by_file(merge, matches) if merge.candidates.count else [], matches)
+            by_file = count_by_file(merge, matches) if merge.candidates.count else []
+            paths = sorted({path for path, counts in by_file if any(counts.clauses)})
+            return self._touched_files([counts for _, counts in by_file], paths, matches)
         except BaseException:
             matches.unpersist()
             raise
 
     def _touched_files(
-        self, by_file: Sequence[tuple[str, MatchCounts]], matches: DataFrame, kept: KeptJoin | None = None
+        self, found: Sequence[MatchCounts], paths: list[str], matches: DataFrame, kept: KeptJoin | None = None
     ) -> TouchedFiles:
         transaction, candidates = self._merge.transaction, self._merge.candidates
-        ambiguous = any(counts.pairs > counts.matched_rows for _, counts in by_file)
+        ambiguous = any(counts.pairs > counts.matched_rows for counts in found)
         if ambiguous and not self._deletes_all_matched:
             raise transaction.multiple_matches_error()
-        paths = sorted({path for path, counts in by_file if any(counts.clauses)})
         all_touched = len(paths) == candidates.count
         return TouchedFiles(
             files=candidates if all_touched else transaction.select_files(candidates, paths),
             paths=None if all_touched else paths,
             matches=matches,
-            num_pairs=sum(counts.pairs for _, counts in by_file),
+            num_pairs=sum(counts.pairs for counts in found),
             has_multiple_matches=ambiguous,
-            rows_of_clause=self._rows_of_clause([counts for _, counts in by_file]),
+            rows_of_clause=self._rows_of_clause(found),
             kept=kept,
         )
 

@@ -30,11 +30,13 @@ MOST_ROWS = 500_000
 class KeptJoin:
     """The join of the source with the candidate files, computed once.
 
-    :param frame: the target's columns, those by which it tracks rows, path and number of the row (NULL in rows of the
-        source that match nothing), the source's columns and its row number (NULL in rows of the target that match
-        nothing), and the number of the clause that takes the target's row. Rows that no later step needs are not there.
+    :param frame: the target's columns, those by which it tracks rows, path and number of the row in its file and among
+        all (NULL in rows of the source that match nothing), the source's columns and its row number (NULL in rows of
+        the target that match nothing), and the number of the clause that takes the target's row. Rows that no later
+        step needs are not there.
     :param tracking: the columns by which the table tracks its rows.
     :param totals: what was found in all files together.
+    :param paths: the files that hold a row which a clause takes, as Spark encodes their paths.
     :param names: the engine's own column names.
     :param rdd: the JVM object that holds the rows.
     """
@@ -42,6 +44,7 @@ class KeptJoin:
     frame: DataFrame
     tracking: list[TrackingColumn]
     totals: MatchCounts
+    paths: list[str]
     names: ColumnNames
     rdd: JavaObject
 
@@ -92,20 +95,30 @@ def join_once(merge: MergeContext) -> KeptJoin:
     """Join the source with the candidate files and keep what is needed of them."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
+    # A row's index in its file may be that of rows in other files, and Spark aggregates them all as it computes them.
+    target = target.select("*", F.monotonically_increasing_id().alias(names.row_number))
     target, source = in_one_task(target, merge.source.frame)
     joined = target.join(source, merge.statement.condition, _join_type(merge))
     is_target_row = F.col(names.file_path).isNotNull()
     has_match = F.col(names.source_row_id).isNotNull()
     clause = F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0))
-    # The number is unique in all files only where it is not the row's index in its file; who asks for the totals of
-    # several files asks for those of each file.
+    path_if_touched = F.when(F.col(names.clause) > 0, F.col(names.file_path))
     frame, totals = merge.gateway.checkpoint(
         joined.select("*", clause.alias(names.clause)),
         merge.source.storage_level,
-        match_counts(merge, is_target_row & has_match, F.col(names.row_index), F.col(names.clause)),
+        [
+            *match_counts(merge, is_target_row & has_match, F.col(names.row_number), F.col(names.clause)),
+            F.array_join(F.collect_set(path_if_touched), "\n").alias("paths"),  # encoded paths have no line breaks
+        ],
     )
-    counts = MatchCounts.of(totals, len(merge.target_clauses))
-    return KeptJoin(frame, tracking, counts, names, merge.gateway.checkpoint_rdd(frame))
+    return KeptJoin(
+        frame=frame,
+        tracking=tracking,
+        totals=MatchCounts.of(totals, len(merge.target_clauses)),
+        paths=sorted(filter(None, totals["paths"].split("\n"))),
+        names=names,
+        rdd=merge.gateway.checkpoint_rdd(frame),
+    )
 
 
 def _join_type(merge: MergeContext) -> str:

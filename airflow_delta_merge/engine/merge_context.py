@@ -33,6 +33,7 @@ class ColumnNames:
         self.source_row_id = f"_source_row_id_{token}"
         self.file_path = f"_file_path_{token}"
         self.row_index = f"_row_index_{token}"
+        self.row_number = f"_row_number_{token}"
         self.clause = f"_clause_{token}"
         self.insert_clause = f"_insert_clause_{token}"
         self.matched_row_id = f"_matched_row_id_{token}"
