@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyspark.errors.utils as pyspark_errors
+from py4j.java_gateway import JavaClass, JavaMember
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,8 +24,25 @@ JavaObject = Any
 #: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
 
+#: Classes that PySpark asks for, under these names, at each step of a plan.
+_ASKED_BY_PYSPARK = {
+    "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
+    "functions": "org.apache.spark.sql.functions",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+}
+
 #: Bits of a Bloom filter for each key: three in a hundred others pass it.
 _BITS_FOR_KEY = 8
+
+
+class _RememberingClass(JavaClass):  # type: ignore[misc]  # py4j has no types
+    """A class whose static methods are looked up once: py4j asks the JVM for them at each call, before it makes it."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            setattr(self, name, found)
+        return found
 
 
 class Gateway:
@@ -48,7 +67,11 @@ class Gateway:
         self.spark = spark
         self.session: JavaObject = spark._jsparkSession
         self.jvm = jvm
-        self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
+        if jvm not in _found_in:
+            _found_in[jvm] = ({}, {})
+            for asked_as, name in _ASKED_BY_PYSPARK.items():
+                setattr(jvm, asked_as, _remembering(getattr(jvm, name)))
+        self._classes, self._modules = _found_in[jvm]
         # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
@@ -58,7 +81,7 @@ class Gateway:
         Unlike ``jvm.org.apache…`` it asks the JVM once, not once for each part of the name.
         """
         if name not in self._classes:
-            self._classes[name] = getattr(self.jvm, name)
+            self._classes[name] = _remembering(getattr(self.jvm, name))
         return self._classes[name]
 
     def module(self, class_name: str) -> JavaObject:
@@ -114,6 +137,10 @@ class Gateway:
         """A JVM DataFrame as PySpark's."""
         return versions.frame(self, frame)
 
+    def as_json(self, value: JavaObject) -> Any:
+        """A JVM value as JSON can tell it, in one call however many parts it has."""
+        return json.loads(self.delta("util.JsonUtils").mapper().writeValueAsString(value))
+
     # Session
 
     def conf(self, key: str) -> str:
@@ -125,7 +152,11 @@ class Gateway:
 
     def conf_if_set(self, key: str) -> str | None:
         """A setting of the session if somebody set it, without its default."""
-        return self.conf(key) if self.session.sessionState().conf().contains(key) else None
+        return self.conf(key) if self._sql_conf.contains(key) else None
+
+    @cached_property
+    def _sql_conf(self) -> JavaObject:
+        return self.session.sessionState().conf()
 
     def default_parallelism(self) -> int:
         """Cores that run tasks."""
@@ -267,6 +298,18 @@ class _CallSites:
 
 
 _call_sites = _CallSites()
+
+
+def _remembering(java_class: JavaObject) -> JavaObject:
+    """The class as one whose methods are looked up once; what is no class as it is."""
+    if type(java_class) is not JavaClass:
+        return java_class
+    return _RememberingClass(java_class._fqn, java_class._gateway_client)
+
+
+def java_items(java_list: JavaObject) -> list[Any]:
+    """The elements of a Java list. To iterate over it ends in an exception, of which PySpark asks a lot."""
+    return [java_list.get(position) for position in range(java_list.size())]
 
 
 def scala_list(sequence: JavaObject) -> list[Any]:

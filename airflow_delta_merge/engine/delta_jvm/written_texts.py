@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, java_items, scala_list
 from airflow_delta_merge.engine.footer_statistics import TextsOfFile, of_all, with_texts
 from airflow_delta_merge.identifiers import quote_multipart
 
@@ -113,7 +113,8 @@ class WrittenTexts:
 
     def _add_texts(self, files: list[dict[str, Any]], gateway: Gateway, transaction: JavaObject) -> None:
         footers = _footers(gateway, transaction, files)
-        positions = _positions(footers[0].getFileMetaData().getSchema(), self.texts)  # one write, one schema
+        paths = gateway.as_json(footers[0].getFileMetaData().getSchema().getPaths())  # one write, one schema
+        positions = {name: paths.index([name]) for name in self.texts}
         cut_above = partial(gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg, self.prefix_length)
         for add, footer in zip(files, footers, strict=True):
             told = _told(footer.getBlocks(), positions)
@@ -128,7 +129,7 @@ def _told(row_groups: JavaObject, positions: dict[str, int]) -> dict[str, TextsO
     :param positions: where the columns are in each row group, by their names.
     """
     told = {}
-    columns_of_groups = [group.getColumns() for group in row_groups]
+    columns_of_groups = [group.getColumns() for group in java_items(row_groups)]
     for name, position in positions.items():
         groups = [_of_row_group(columns.get(position).getStatistics()) for columns in columns_of_groups]
         known = [group for group in groups if group is not None]
@@ -147,11 +148,6 @@ def _of_row_group(statistics: JavaObject) -> TextsOfFile | None:
     return TextsOfFile(nulls, bytes(statistics.getMinBytes()), bytes(statistics.getMaxBytes()))
 
 
-def _positions(schema: JavaObject, names: tuple[str, ...]) -> dict[str, int]:
-    paths = [tuple(path) for path in schema.getPaths()]
-    return {name: paths.index((name,)) for name in names}
-
-
 def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, Any]]) -> list[JavaObject]:
     """The footers of data files, read by several threads of the driver."""
     log = transaction.deltaLog()
@@ -165,7 +161,7 @@ def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, An
     conf.setInt("parquet.metadata.read.parallelism", _FOOTER_THREADS)
     reader = gateway.java_class("org.apache.parquet.hadoop.ParquetFileReader")
     footers = reader.readAllFootersInParallel(conf, wanted, False)
-    return [footer.getParquetMetadata() for footer in footers]
+    return [footer.getParquetMetadata() for footer in java_items(footers)]
 
 
 def _is_text(field: dict[str, Any]) -> bool:
