@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
 from airflow_delta_merge.engine.output import change_type, column_of_clause, updated_column
+from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _joined_with_source(
         joined, has_match = target.join(marked, at_row, how), F.col(names.matched_path).isNotNull()
     else:
         target, tracking = transaction.target.with_row_tracking(transaction.target.frame(touched.files))
-        joined = target.join(merge.source.for_join(), merge.statement.condition, how)
+        joined = target.join(source_for(merge, touched.files), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
 

@@ -27,6 +27,9 @@ class Settings:
     :param key_filter_from_rows: ``keyFilterFromRows``: from so many rows of the candidate files on, for each core, they
         are looked for in a Bloom filter of the source's keys first, if the source has far fewer rows; four times as
         many if it is broadcast and its key one number. 0: always.
+    :param narrow_source_from_rows: ``narrowSourceFromRows``: from so many rows of the source on, the rewrite joins
+        those alone whose keys are within what the touched files hold, if these are but some of the candidate files.
+        0: always.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
@@ -46,6 +49,7 @@ class Settings:
     prune_from_bytes: int = 1024 * 1024
     cluster_keys_from: int = 8
     key_filter_from_rows: int = 1_000_000
+    narrow_source_from_rows: int = 10_000
     update_from_source: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
@@ -65,6 +69,7 @@ class Settings:
             prune_from_bytes=_number(gateway, "pruneFromBytes", cls.prune_from_bytes),
             cluster_keys_from=_number(gateway, "clusterKeysFrom", cls.cluster_keys_from),
             key_filter_from_rows=_number(gateway, "keyFilterFromRows", cls.key_filter_from_rows),
+            narrow_source_from_rows=_number(gateway, "narrowSourceFromRows", cls.narrow_source_from_rows),
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),

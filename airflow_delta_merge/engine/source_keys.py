@@ -108,14 +108,16 @@ class SourceKey:
             smallest, largest = max(smallest, -bound), min(largest, bound - 1)
             if smallest > largest:
                 return F.lit(False)
-        return (self.target >= self._literal(smallest)) & (self.target <= self._literal(largest))
+        return (self.target >= literal(smallest, self.type)) & (self.target <= literal(largest, self.type))
 
-    def _literal(self, value: Any) -> Column:
-        if self.type == "date":
-            return F.date_from_unix_date(F.lit(value))
-        if self.type == "timestamp":
-            return F.timestamp_micros(F.lit(value))
-        return F.lit(value).cast(self.type)
+
+def literal(value: Any, type_: str) -> Column:
+    """A key's value as it is compared in ranges, dates and timestamps as exact integers, as one of its type."""
+    if type_ == "date":
+        return F.date_from_unix_date(F.lit(value))
+    if type_ == "timestamp":
+        return F.timestamp_micros(F.lit(value))
+    return F.lit(value).cast(type_)
 
 
 def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:

@@ -57,6 +57,7 @@ WAYS = {
         "spark.deltaMerge.broadcastBytes": "0",
         "spark.deltaMerge.onePassFromRows": "1",
         "spark.deltaMerge.keyFilterFromRows": "0",
+        "spark.deltaMerge.narrowSourceFromRows": "0",
         "spark.deltaMerge.footerStatisticsFromBytes": "0",
     },
 }

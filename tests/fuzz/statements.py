@@ -48,6 +48,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.joinOnceBytes": st.sampled_from(["0", "4000"]),
         "spark.deltaMerge.clusterKeysFrom": st.just("1"),
         "spark.deltaMerge.keyFilterFromRows": st.just("0"),
+        "spark.deltaMerge.narrowSourceFromRows": st.just("0"),
         "spark.deltaMerge.footerStatisticsFromBytes": st.just("0"),
         "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),

@@ -212,15 +212,19 @@ class MergeTransaction:
         Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
         files to be left out by statistics.
         """
-        if self._listed_files is None or not self._gateway.flag("spark.databricks.delta.stats.skipping"):
+        return None if self._listed_files is None else self.file_statistics(self._listed_files)
+
+    def file_statistics(self, files: FileSet) -> list[dict[str, Any]] | None:
+        """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
+        if not self._gateway.flag("spark.databricks.delta.stats.skipping"):
             return None
         fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
         partitioned_by = {
             str(self.physical_name(field.name())): str(field.dataType().catalogString()) for field in fields
         }
         # File by file: an answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
-        files = scala_list(self._listed_files.files)
-        return [statistics_of(json.loads(file.json())["add"], partitioned_by) for file in files]
+        adds = (json.loads(file.json())["add"] for file in scala_list(files.files))
+        return [statistics_of(add, partitioned_by) for add in adds]
 
     def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet:
         """Those of the files that :attr:`listed_statistics` tells of.
