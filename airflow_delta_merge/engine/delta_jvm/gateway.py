@@ -67,11 +67,11 @@ class Gateway:
         self.spark = spark
         self.session: JavaObject = spark._jsparkSession
         self.jvm = jvm
-        if jvm not in _found_in:
-            _found_in[jvm] = ({}, {})
+        is_new = jvm not in _found_in
+        self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
+        if is_new:
             for asked_as, name in _ASKED_BY_PYSPARK.items():
-                setattr(jvm, asked_as, _remembering(getattr(jvm, name)))
-        self._classes, self._modules = _found_in[jvm]
+                setattr(jvm, asked_as, self.java_class(name))
         # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
@@ -152,10 +152,11 @@ class Gateway:
 
     def conf_if_set(self, key: str) -> str | None:
         """A setting of the session if somebody set it, without its default."""
-        return self.conf(key) if self._sql_conf.contains(key) else None
+        return self.conf(key) if self.sql_conf.contains(key) else None
 
     @cached_property
-    def _sql_conf(self) -> JavaObject:
+    def sql_conf(self) -> JavaObject:
+        """The session's ``SQLConf``, which has Spark's own settings by name and type."""
         return self.session.sessionState().conf()
 
     def default_parallelism(self) -> int:

@@ -143,7 +143,7 @@ class TargetScan:
         rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two, between which each
         row is built in memory, its file's path included.
         """
-        conf = self._gateway.session.sessionState().conf()
+        conf = self._gateway.sql_conf
         per_task = split_bytes(
             files.num_bytes,
             files.count,

@@ -130,9 +130,8 @@ class MergeTransaction:
     @cached_property
     def optimizes_write(self) -> bool:
         """Whether Delta's optimized write will arrange the files."""
-        conf = self._gateway.session.sessionState().conf()
         writes = self._gateway.delta("files.TransactionalWrite")
-        return bool(writes.shouldOptimizeWrite(self._transaction.metadata(), conf))
+        return bool(writes.shouldOptimizeWrite(self._transaction.metadata(), self._gateway.sql_conf))
 
     @cached_property
     def generates_identity(self) -> bool:
