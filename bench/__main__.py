@@ -1,4 +1,7 @@
-"""Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed."""
+"""Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed.
+
+With ``--iceberg`` Iceberg's MERGE, too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold, report, saved, session
+from bench import cold, iceberg, report, saved, session
 from bench.case import Case
 from bench.cases import CASES, QUICK, choose
 from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours
@@ -44,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     options.home.mkdir(parents=True, exist_ok=True)
+    if options.iceberg:
+        iceberg.on_its_spark(options.home, sys.argv[1:] if arguments is None else arguments)
     work = Path(tempfile.mkdtemp(prefix="run-", dir=options.home))
     try:
         return _run_cold(cases, options, work) if options.cold else _run(cases, earlier, options, work)
@@ -57,20 +62,25 @@ def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: ar
     events = folder / "events" if options.profile else None
     if events:
         events.mkdir()
-    about = report.circumstances(_command(), options.scale, options.rounds)
-    spark = session.start(work, event_log=events)
+    extras = iceberg.extras(options.home) if options.iceberg else session.NO_EXTRAS
+    about = report.circumstances(_command(), options.scale, options.rounds, extras)
+    spark = session.start(work, event_log=events, extras=extras)
     results: list[CaseResult] = []
     try:
         contestants: list[Contestant] = [Ours(), BuiltIn(), DeltaRs(), Floor(work / "floor")]
+        if options.iceberg:
+            contestants += map(iceberg.Iceberg, iceberg.MODES)
         templates = Templates(spark, options.home / "tables", options.scale)
         runner = Runner(spark, templates, contestants, work=work, rounds=options.rounds)
         if not options.quick:
             (small,) = choose([WARM_UP_CASE])
             runner.warm_up(small, WARM_UP_SECONDS)
-        print(report.terminal_line(), flush=True)
         for case in cases:
-            results.append(runner.run(case))
-            print(report.terminal_line(report.table_row(results[-1])), flush=True)
+            results.append(result := runner.run(case))
+            titles = report.header(result)
+            if len(results) == 1:
+                print(report.terminal_line(titles, titles))
+            print(report.terminal_line(titles, report.table_row(result)), flush=True)
             report.save(results, about, folder, earlier)  # after each case: it stays when the run is ended
     finally:
         spark.stop()
@@ -126,6 +136,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--merges", type=int, default=1, metavar="N", help="with --cold: so many merges, by ours in one task"
     )
+    parser.add_argument(
+        "--iceberg",
+        action="store_true",
+        help=f"Iceberg's MERGE as well, all on Spark {iceberg.SPARK_VERSION}, for which it has a runtime",
+    )
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
     parser.add_argument(
         "--with",
@@ -139,6 +154,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("--home", type=Path, default=Path(".cache/bench"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.iceberg and (options.cold or options.earlier):
+        parser.error("--iceberg goes with neither --cold nor --with")
     if not options.only:
         options.only = _by_default(options)
     options.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
@@ -152,7 +169,9 @@ def _by_default(options: argparse.Namespace) -> list[str]:
         return [SCALING_GROUP]
     if options.cold:
         return [COLD_CASE]
-    return list(QUICK) if options.quick else []
+    if options.quick:
+        return list(QUICK)
+    return list(iceberg.DEFAULT_CASES) if options.iceberg else []
 
 
 if __name__ == "__main__":

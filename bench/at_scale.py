@@ -29,7 +29,7 @@ from bench.data import Table, Templates, copy_table
 from bench.event_log import Stage, read_stages
 from bench.events import CHANGED, EVENTS, ONE_DAY
 from bench.many_files import make_files, make_table
-from bench.runner import Runner
+from bench.runner import Runner, hash_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,7 +207,7 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     runner = Runner(spark, templates, [contestant], work=work, rounds=_WARM_UP_MERGES)
     (small,) = choose(["small_table"])
     runner.run(small)
-    run = Run(spark=spark, case=case.case, target=work / "table" / "target", source=source, scratch=work)
+    run = Run(spark, case.case, template, target=work / "table" / "target", source=source, scratch=work)
     copy_table(template, run.target)
     contestant.prepare(run)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "measured")
@@ -217,7 +217,7 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     spark.sparkContext._jsc.setLocalProperty("spark.jobGroup.id", None)
     # Else Spark takes each small file for 4 MB, and reads them by thousands of tasks.
     spark.conf.set("spark.sql.files.openCostInBytes", "65536")
-    rows = runner.hash_of_rows(run.target)
+    rows = hash_of_rows(contestant.rows(run))
     spark.stop()
     heap = _heap_after_collections(collections)
     stages = [stage for stage in read_stages(events) if stage.run == "measured" and stage.step]

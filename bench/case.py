@@ -47,17 +47,21 @@ class Case:
     in_default: bool = True
     not_in_delta_rs: str = ""
 
-    def config(self, target: Path, source: Path) -> MergeConfig:
-        """The merge on a copy of the table."""
+    def config(self, target: Path | str, source: Path) -> MergeConfig:
+        """The merge on a copy of the table.
+
+        :param target: its path, or the name of a table.
+        """
+        merge_target = MergeTarget(table=target) if isinstance(target, str) else MergeTarget(path=str(target))
         if self.source_query:
-            query = self.source_query.format(source=f"parquet.`{source}`", target=f"delta.`{target}`")
+            query = self.source_query.format(source=f"parquet.`{source}`", target=merge_target.to_sql())
             merge_source = MergeSource(query=query)
         else:
             merge_source = MergeSource.of_path(str(source), format="parquet")
-        return MergeConfig(target=MergeTarget(path=str(target)), source=merge_source, on=self.on, clauses=self.clauses)
+        return MergeConfig(target=merge_target, source=merge_source, on=self.on, clauses=self.clauses)
 
-    def statement(self, target: Path, source: Path) -> str:
-        """The MERGE statement on a copy of the table."""
+    def statement(self, target: Path | str, source: Path) -> str:
+        """The MERGE statement on a copy of the table, as :meth:`config`."""
         return self.config(target, source).to_sql()
 
     @property

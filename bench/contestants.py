@@ -13,7 +13,7 @@ from bench.case import Case
 from bench.session import jvm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,15 @@ class Run:
 
     :param spark: the session.
     :param case: what is merged.
-    :param target: the contestant's own copy of the table.
+    :param template: the table that nobody may write into.
+    :param target: the contestant's own copy of it.
     :param source: the source's Parquet folder.
     :param scratch: a folder for whatever else it writes, emptied afterwards.
     """
 
     spark: SparkSession
     case: Case
+    template: Path
     target: Path
     source: Path
     scratch: Path
@@ -68,6 +70,10 @@ class Contestant(ABC):
     @abstractmethod
     def merge(self, run: Run) -> Facts:
         """Merge; this is what is timed."""
+
+    def rows(self, run: Run) -> DataFrame:
+        """The table's rows after the merge."""
+        return run.spark.read.format("delta").load(str(run.target))
 
 
 class Ours(Contestant):

@@ -19,6 +19,7 @@ from bench import session
 from bench.case import Regime
 from bench.runner import CaseResult, Outcome
 from bench.saved import EarlierRun, joined
+from bench.session import NO_EXTRAS, Extras
 
 _PACKAGES = ("pyspark", "delta-spark", "deltalake", "tpchgen-cli")
 _ROOT = Path(__file__).parent.parent
@@ -26,7 +27,12 @@ _ROOT = Path(__file__).parent.parent
 
 def ratio(result: CaseResult) -> float | None:
     """Built-in's median ÷ ours; above 1 ours is faster."""
-    return _quotient(result.outcomes.get("built-in"), result.outcomes.get("ours"))
+    return ratio_of(result, "built-in")
+
+
+def ratio_of(result: CaseResult, name: str) -> float | None:
+    """A contestant's median ÷ ours."""
+    return _quotient(result.outcomes.get(name), result.outcomes.get("ours"))
 
 
 def ratio_to_floor(result: CaseResult) -> float | None:
@@ -45,8 +51,11 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
     return math.exp(statistics.fmean(math.log(value) for value in there)) if there else None
 
 
-def circumstances(command: str, scale: float, rounds: int) -> dict[str, Any]:
-    """What one must know to run it again."""
+def circumstances(command: str, scale: float, rounds: int, extras: Extras = NO_EXTRAS) -> dict[str, Any]:
+    """What one must know to run it again.
+
+    :param extras: what the session has besides.
+    """
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
@@ -55,11 +64,12 @@ def circumstances(command: str, scale: float, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "machine": _machine(),
         "load_average_at_start": round(os.getloadavg()[0], 2),
-        "versions": {"python": platform.python_version(), "java": _java(), **_versions()},
+        "versions": {"python": platform.python_version(), "java": _java(), **_versions(), **extras.versions},
         "session": {
             "spark.master": f"local[{session.CORES}]",
             "spark.driver.memory": session.DRIVER_MEMORY,
             **session.SETTINGS,
+            **extras.settings,
         },
     }
 
@@ -99,16 +109,30 @@ def to_dict(results: Sequence[CaseResult], about: dict[str, Any]) -> dict[str, A
     }
 
 
-_HEADER = ("case", "ours s", "built-in s", "delta-rs s", "floor s", "built-in ÷ ours", "ours ÷ floor", "files")
+_FIRST, _LAST = ("ours", "built-in", "delta-rs"), "floor"
+
+
+def _others(result: CaseResult) -> list[str]:
+    """Contestants that take part only when asked for."""
+    return [name for name in result.outcomes if name not in (*_FIRST, _LAST)]
+
+
+def header(result: CaseResult) -> tuple[str, ...]:
+    """The table's, for cases with the same contestants as this one."""
+    others = _others(result)
+    names = [f"{name} s" for name in (*_FIRST, *others, _LAST)]
+    return ("case", *names, "built-in ÷ ours", *(f"{name} ÷ ours" for name in others), "ours ÷ floor", "files")
 
 
 def table_row(result: CaseResult) -> tuple[str, ...]:
     """One case as texts under the table's header; `±` is half the distance from fastest to slowest round."""
     ours = result.outcomes.get("ours", Outcome()).facts.values
+    others = _others(result)
     names = ("touched_files", "candidate_files", "files_before_skipping")
     files = " / ".join(str(ours[name]) for name in names if name in ours)
-    times = [_time(result.outcomes.get(name)) for name in ("ours", "built-in", "delta-rs", "floor")]
-    return (result.case.name, *times, _factor(ratio(result)), _factor(ratio_to_floor(result)), files)
+    times = [_time(result.outcomes.get(name)) for name in (*_FIRST, *others, _LAST)]
+    quotients = [_factor(value) for value in (ratio(result), *(ratio_of(result, name) for name in others))]
+    return (result.case.name, *times, *quotients, _factor(ratio_to_floor(result)), files)
 
 
 def _time(outcome: Outcome | None) -> str:
@@ -145,15 +169,13 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-_WIDTHS = (50, 13, 13, 13, 13, 15, 12, 16)
+_WIDTH_OF_NAME, _WIDTH_OF_CELL = 50, 13
 
 
-def terminal_line(cells: Sequence[str] = _HEADER) -> str:
-    """A line of the table, the first column to the left, the others to the right; without cells the header."""
-    return "  ".join(
-        cell.ljust(width) if number == 0 else cell.rjust(width)
-        for number, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=True))
-    )
+def terminal_line(titles: Sequence[str], cells: Sequence[str]) -> str:
+    """A line of the table, the first column to the left, the others to the right, below the titles."""
+    (name, *others), widths = cells, (max(_WIDTH_OF_CELL, len(title)) for title in titles[1:])
+    return "  ".join([name.ljust(_WIDTH_OF_NAME), *map(str.rjust, others, widths)])
 
 
 def summary(results: Sequence[CaseResult]) -> list[str]:
@@ -163,6 +185,9 @@ def summary(results: Sequence[CaseResult]) -> list[str]:
         of_regime = [result for result in results if result.case.regime is regime]
         lines += _mean_line(regime, of_regime)
     lines += _mean_line("all cases", results)
+    for name in _others(results[0]) if results else []:
+        mean = geometric_mean(ratio_of(result, name) for result in results)
+        lines += [] if mean is None else [f"geometric mean of {name} ÷ ours: {mean:.2f}"]
     lines += _floor_line(results)
     ratios = [(value, result.case.name) for result in results if (value := ratio(result)) is not None]
     if ratios:
@@ -190,7 +215,7 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier:
 
     :param made_earlier: sentences about those results that are not of this run.
     """
-    lines = _table(_HEADER, map(table_row, results))
+    lines = _table(header(results[0]), map(table_row, results))
     lines += ["", *(f"- {line}" for line in summary(results))]
     failures = [sentence for result in results for sentence in result.failures]
     lines += [f"- FAILURE: {sentence}" for sentence in failures]
@@ -218,13 +243,14 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier:
 
 
 def _notes(results: Sequence[CaseResult]) -> list[str]:
-    """Why delta-rs is missing, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    """Why others than ours and the built-in are missing, each reason once."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
-        outcome = result.outcomes.get("delta-rs", Outcome())
-        if reason := outcome.refused or outcome.error:
-            reasons.setdefault(reason, []).append(result.case.name)
-    return [f"- no delta-rs, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+        for name in ("delta-rs", *_others(result)):
+            outcome = result.outcomes.get(name, Outcome())
+            if reason := outcome.refused or outcome.error:
+                reasons.setdefault((name, reason), []).append(result.case.name)
+    return [f"- no {name}, {reason}: {', '.join(cases)}" for (name, reason), cases in reasons.items()]
 
 
 _TICKS = (0.1, 0.2, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
@@ -286,6 +312,8 @@ def save(
 
 
 _BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end of results -->"
+#: Results with contestants that take part only when asked for have a place of their own.
+_BEGIN_OTHERS = '<!-- results: written by make bench ARGS="--iceberg --docs" -->'
 
 
 def write_docs(
@@ -294,6 +322,10 @@ def write_docs(
     """Put the table between the marks in `benchmark.md`, and the picture beside it; ``earlier`` as for :func:`save`."""
     told, made_earlier = joined(results, earlier)
     page = folder / "benchmark.md"
+    if any(map(_others, told)):
+        before, after = around_marks(page, _BEGIN_OTHERS, _END)
+        page.write_text(f"{before}\n\n{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
+        return
     before, after = around_marks(page, _BEGIN, _END)
     drawn = picture(told, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""

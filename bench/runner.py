@@ -18,7 +18,7 @@ from bench.data import Templates, copy_table
 from bench.session import jvm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Whose rows are right.
 REFERENCE = "built-in"
@@ -116,12 +116,12 @@ class Runner:
         self._say = say
 
     def warm_up(self, case: Case, seconds: float) -> None:
-        """Let everybody who merges by Spark do so for a while: Java compiles what all merges have in common."""
+        """Let everybody who merges do so for a while: Java compiles what all merges have in common."""
         template, source = self._templates.target(case.table), self._templates.source(case.table, case.source)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for contestant in self._contestants:
-                if contestant.name in (REFERENCE, "ours"):
+                if contestant.merges and not contestant.refuses(case):
                     self._run_once(case, contestant, Outcome(), template, source, 0, compared=False)
 
     def run(self, case: Case) -> CaseResult:
@@ -169,7 +169,7 @@ class Runner:
         compared: bool = True,
     ) -> RowsHash | None:
         with self._folder() as folder:
-            run = Run(spark=self._spark, case=case, target=folder / "target", source=source, scratch=folder)
+            run = Run(self._spark, case, template, target=folder / "target", source=source, scratch=folder)
             copy_table(template, run.target)
             self._forget()
             contestant.prepare(run)
@@ -190,15 +190,7 @@ class Runner:
             for other in self._contestants:
                 if other is not contestant:
                     other.watch(contestant.name, run)
-            return self.hash_of_rows(run.target) if contestant.merges and compared else None
-
-    def hash_of_rows(self, table: Path) -> RowsHash:
-        """Number of rows and sum of their hashes, over all columns, whatever the rows' order."""
-        frame = self._spark.read.format("delta").load(str(table))
-        row = frame.selectExpr("count(*) AS n", "coalesce(sum(cast(xxhash64(*) AS decimal(38, 0))), 0) AS h").collect()[
-            0
-        ]
-        return int(row["n"]), int(row["h"])
+            return hash_of_rows(contestant.rows(run)) if contestant.merges and compared else None
 
     def _forget(self) -> None:
         """Every run finds Delta's cache of logs and Spark's cache of plans empty, before its own log is read."""
@@ -213,6 +205,13 @@ class Runner:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def hash_of_rows(rows: DataFrame) -> RowsHash:
+    """Number of rows and sum of their hashes, over all columns, whatever the rows' order."""
+    hashes = rows.selectExpr("count(*) AS n", "coalesce(sum(cast(xxhash64(*) AS decimal(38, 0))), 0) AS h")
+    (row,) = hashes.collect()
+    return int(row["n"]), int(row["h"])
 
 
 def _compare(hashes: dict[str, RowsHash], outcomes: dict[str, Outcome]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +34,30 @@ SURROUNDINGS = {
 }
 
 
+@dataclass(frozen=True)
+class Extras:
+    """What a session has for contestants that take part only when asked for.
+
+    :param jars: paths, besides Delta's.
+    :param settings: besides :data:`SETTINGS`, or in their place.
+    :param versions: of what these are, by name.
+    """
+
+    jars: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_EXTRAS = Extras()
+
+
 def start(
     scratch: Path,
     *,
     event_log: Path | None = None,
     driver_memory: str = DRIVER_MEMORY,
     java_options: str = "",
+    extras: Extras = NO_EXTRAS,
 ) -> SparkSession:
     """Start Spark on this machine.
 
@@ -45,6 +65,7 @@ def start(
     :param event_log: an existing folder for Spark's event log, if one is wanted.
     :param driver_memory: of the one process that driver and executor are.
     :param java_options: further ones.
+    :param extras: what it has besides.
     """
     from pyspark.sql import SparkSession
 
@@ -55,8 +76,9 @@ def start(
     settings = {
         **SETTINGS,
         **SURROUNDINGS,
+        **extras.settings,
         "spark.driver.memory": driver_memory,
-        "spark.jars": ",".join(delta_jars()),
+        "spark.jars": ",".join([*delta_jars(), *extras.jars]),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "spark"),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} {java_options}".strip(),

@@ -7,6 +7,7 @@ data both take one range of keys, and new orders lie in the gaps of the key spac
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,9 @@ def _make(table: str, spark: SparkSession, rows: int, folder: Path) -> DataFrame
 
 
 def _binary() -> Path:
-    return Path(sys.executable).with_name("tpchgen-cli")
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    found = shutil.which("tpchgen-cli")  # `uv run` has the programs of its packages elsewhere
+    return Path(found) if found and not beside.exists() else beside
 
 
 _TABLES = {

@@ -18,7 +18,7 @@ from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
 from bench.data import Templates
 from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
-from bench.report import circumstances, markdown, save, summary
+from bench.report import circumstances, header, markdown, save, summary, table_row
 from bench.runner import CaseResult, Outcome, Runner
 from bench.saved import joined, read
 
@@ -114,6 +114,40 @@ def test_command_line(tmp_path: Path) -> None:
     assert re.search(r"^small_table, ours: \d+ ms, [1-9]\d* stages, \d+ ms without a stage$", profile, re.MULTILINE)
     assert "MERGE operation - materialize source" in profile
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run-")] == []
+
+
+@pytest.mark.slow
+def test_iceberg_merges_into_its_own_table_of_the_same_files(tmp_path: Path) -> None:
+    # The warm-up and the round: if the table weren't set back in between, the second merge would find other rows.
+    command = [sys.executable, "-m", "bench", "--iceberg", "--quick", "--only", "small_table", "--scale", str(TINY)]
+    ended = subprocess.run(
+        [*command, "--home", str(tmp_path)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (folder,) = (tmp_path / "results").iterdir()
+    saved = json.loads((folder / "results.json").read_text())
+    (case,) = saved["cases"]
+    modes = ("iceberg copy-on-write", "iceberg merge-on-read")
+    for name in ("ours", "built-in", *modes):
+        assert len(case["contestants"][name]["seconds"]) == 1
+    assert saved["about"]["versions"]["pyspark"].startswith("4.1.")
+    assert all(f"geometric mean of {mode} ÷ ours: " in ended.stdout for mode in modes)
+    # Neither wrote into the template, whose files both tables are made of.
+    (table,) = (tmp_path / "tables" / f"{TINY:g}").glob("small-*/target")
+    assert len(list(table.glob("*.parquet"))) == 2
+    assert (
+        sorted(path.name.rsplit("_", 3)[0][:5] for path in (tmp_path / "iceberg" / "bench").iterdir()) == ["small"] * 2
+    )
+
+
+def test_contestants_by_request_have_columns_of_their_own() -> None:
+    seconds = {"ours": 2.0, "built-in": 4.0, "iceberg": 5.0, "floor": 1.0}
+    result = CaseResult(CASES[0], "", 1, {name: Outcome(seconds=[value]) for name, value in seconds.items()})
+    told = dict(zip(header(result), table_row(result), strict=True))
+    assert told["iceberg s"].startswith("5.00")
+    assert told["iceberg ÷ ours"] == "2.50"
+    assert "geometric mean of iceberg ÷ ours: 2.50" in summary([result])
+    assert "| iceberg ÷ ours |" in markdown([result], circumstances("bench", scale=1, rounds=1))
 
 
 def test_the_summary_tells_what_is_left_to_gain() -> None:
