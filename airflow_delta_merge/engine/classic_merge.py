@@ -22,7 +22,9 @@ from airflow_delta_merge.engine.matches import count_by_file, find_matches, matc
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
+    can_meet_source_once,
     rewritten_rows,
+    updates_and_inserts_of_matches,
     updates_need_only_the_source,
     updates_of_matches,
 )
@@ -193,26 +195,39 @@ class ClassicMergeExecutor:
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         merge = self._merge
+        if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
+            return self._added(touched, self._write_from_source(touched))
         rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
         if self.writes_new_versions:
             rows, tracking = self.new_versions(touched)
         inserted: DataFrame | None = None
         if merge.insert_clauses:
-            inserted = inserted_rows(
-                merge, self.unmatched_rows(touched), tracking=tracking, change_data=merge.transaction.writes_change_data
-            )
+            inserted = self._inserted(touched, tracking)
         if rows is None and inserted is None:
             return merge.gateway.seq([])
-        actions = self._write(touched, rows, inserted)
+        return self._added(touched, self._write(touched, rows, inserted))
+
+    def _added(self, touched: TouchedFiles, actions: JavaObject) -> JavaObject:
+        """The actions, after the metrics of what they add are set."""
+        merge = self._merge
         added, change_files, change_bytes = merge.transaction.split_change_files(actions)
         set_adding_metrics(merge, added)
         merge.metrics.set(
             numTargetChangeFilesAdded=change_files,
             numTargetChangeFileBytes=change_bytes,
-            numTargetRowsInserted=self._num_inserted(added, inserted),
+            numTargetRowsInserted=self._num_inserted(added, touched),
         )
         return actions
+
+    def _write_from_source(self, touched: TouchedFiles) -> JavaObject:
+        """Write updates and inserts, which are both made of source rows."""
+        merge = self._merge
+        most_rows = max(merge.source.num_rows, touched.num_pairs)
+        return merge.write.write_files(
+            updates_and_inserts_of_matches(merge, touched),
+            input_bytes=merge.source.num_bytes * most_rows // max(1, merge.source.num_rows),
+        )
 
     def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
         merge, files = self._merge, touched.files
@@ -316,13 +331,18 @@ class ClassicMergeExecutor:
             return files.num_rows
         return self._merge.transaction.target.frame(files).count()
 
-    def _num_inserted(self, added: FileSet, inserted: DataFrame | None) -> int:
-        if inserted is None:
+    def _inserted(self, touched: TouchedFiles, tracking: Sequence[TrackingColumn] = ()) -> DataFrame:
+        changes = self._merge.transaction.writes_change_data
+        return inserted_rows(self._merge, self.unmatched_rows(touched), tracking=tracking, change_data=changes)
+
+    def _num_inserted(self, added: FileSet, touched: TouchedFiles) -> int:
+        if not self._merge.insert_clauses:
             return 0
         if added.num_rows is not None:
             values = self._merge.metrics.values
             return added.num_rows - values["numTargetRowsCopied"] - values["numTargetRowsUpdated"]
         # The session does not collect statistics.
+        inserted = self._inserted(touched)
         if self._merge.transaction.writes_change_data:
             inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())
         return inserted.count()

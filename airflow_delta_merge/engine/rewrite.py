@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
-from airflow_delta_merge.engine.output import change_type, column_of_clause, updated_column
+from airflow_delta_merge.engine.output import change_type, clause_number, column_of_clause, updated_column
 from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
     from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.merge_context import MergeContext
+
+#: Of a match a source row's number and a clause's are looked up: Spark's hash table takes about so much for them.
+_BYTES_OF_MATCH = 32
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,49 @@ def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
     same = F.col(names.source_row_id) == F.col(names.matched_row_id)
     # The source first: Spark gives a relation that it meets a second time new attributes.
     joined = merge.source.for_join().join(matched, same, "inner")
-    clauses, width = merge.clauses_that("update"), len(merge.statement.column_names)
-    number = F.col(names.clause)
-    values = [column_of_clause(position, clauses, numbers, number) for position in range(width)]
-    return joined.select(*merge.output_columns(values, []))
+    return joined.select(*merge.output_columns(_updated_from_source(merge), []))
+
+
+def can_meet_source_once(merge: MergeContext, touched: TouchedFiles) -> bool:
+    """Whether one join of the source with its matches is no worse than one for updates and another one for inserts.
+
+    It has to keep all rows of the source, so that not these are broadcast but the matches, unless both are shuffled.
+    """
+    return _is_broadcast(merge, touched) or not merge.source.is_small
+
+
+def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
+    """As :func:`updates_of_matches`, and the rows that insert clauses make of source rows without a match.
+
+    :return: columns of the final schema.
+    """
+    names, numbers = merge.names, merge.numbers_of("update")
+    matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull()).select(
+        F.col(names.matched_row_id), F.col("clause").alias(names.clause)
+    )
+    same = F.col(names.source_row_id) == F.col(names.matched_row_id)
+    joined = merge.source.frame.join(F.broadcast(matched) if _is_broadcast(merge, touched) else matched, same, "left")
+    is_new, inserted = F.col(names.matched_row_id).isNull(), F.col(names.insert_clause)
+    rows = joined.select(
+        "*", F.when(is_new, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause)
+    ).filter(F.col(names.clause).isin(numbers) | (inserted > 0))
+    insert_numbers = range(1, len(merge.insert_clauses) + 1)
+    values = [
+        F.when(is_new, column_of_clause(position, merge.insert_clauses, insert_numbers, inserted)).otherwise(updated)
+        for position, updated in enumerate(_updated_from_source(merge))
+    ]
+    return rows.select(*merge.output_columns(values, []))
+
+
+def _is_broadcast(merge: MergeContext, touched: TouchedFiles) -> bool:
+    return touched.num_pairs * _BYTES_OF_MATCH <= merge.settings.broadcast_bytes
+
+
+def _updated_from_source(merge: MergeContext) -> list[Column]:
+    """The columns of an updated row, of which the source row and the clause's number are known."""
+    clauses, number = merge.clauses_that("update"), F.col(merge.names.clause)
+    positions = range(len(merge.statement.column_names))
+    return [column_of_clause(position, clauses, merge.numbers_of("update"), number) for position in positions]
 
 
 def rewritten_rows(

@@ -92,9 +92,54 @@ CASES = [
          source="SELECT id * 3 AS id, 'x' AS name FROM range(2000)"),
 ]  # fmt: skip
 
+# Updates whose new rows come from the source alone, and inserts: one join of the source with its matches makes both.
+EVERY_FOURTH = "VALUES (1, 'A', 1), (2, 'B', 2), (9, 'N', 9) AS s(id, name, age)"
+FROM_SOURCE_CASES = [
+    Case("a pair that no clause takes is not inserted", "WHEN MATCHED AND s.id = 2 THEN UPDATE SET * "
+         "WHEN NOT MATCHED THEN INSERT *", does="update, insert", table=PLAIN, source=SOURCE),
+    Case("inserts have other values than updates", "WHEN MATCHED THEN UPDATE SET id = s.id, name = upper(s.name), "
+         "age = s.age * 2 WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id, -s.age)", does="update, insert",
+         table=PLAIN, source=SOURCE),
+    Case("two updates, two inserts, one row left out", "WHEN MATCHED AND s.id = 1 THEN UPDATE SET * WHEN MATCHED "
+         "AND s.id = 2 THEN UPDATE SET id = s.id, name = 'two', age = s.age WHEN NOT MATCHED AND s.age = 4 "
+         "THEN INSERT * WHEN NOT MATCHED AND s.age = 5 THEN INSERT (id) VALUES (s.id)", does="update, insert",
+         table=PLAIN,
+         source="VALUES (1, 'A', 1), (2, 'B', 2), (40, 'N', 4), (50, 'N', 5), (60, 'N', 6) AS s(id, name, age)"),
+    Case("updates, deletes and inserts", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT}",
+         does="update, insert, delete", table=PLAIN, source=SOURCE),
+    Case("the update's value fails for a row that doesn't match", "WHEN MATCHED THEN UPDATE SET id = s.id, "
+         "name = s.name, age = if(s.id = 40, CAST(raise_error('unmatched') AS INT), s.age) "
+         "WHEN NOT MATCHED THEN INSERT *",
+         does="update, insert", table=PLAIN, source=SOURCE),
+    Case("the insert's value fails for a row that matches", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN "
+         "INSERT (id, age) VALUES (s.id, if(s.id = 2, CAST(raise_error('matched') AS INT), s.age))",
+         does="update, insert", table=PLAIN, source=SOURCE),
+    Case("a source row updates several", UPSERT, does="update, insert", table=PLAIN, on="t.id % 4 = s.id",
+         source=EVERY_FOURTH),
+    Case("no equality", UPSERT, does="update, insert", table=PLAIN, on="t.id BETWEEN s.id AND s.age",
+         source="VALUES (1, 'A', 3), (5, 'B', 5), (90, 'N', 99) AS s(id, name, age)"),
+    Case("so many matches that the source is the smaller side", UPSERT, does="update, insert",
+         table=Table("id BIGINT, name STRING", "SELECT id, 'n' FROM range(3000)", properties=ON), on="t.id % 4 = s.id",
+         source="VALUES (1, 'A'), (2, 'B'), (9, 'N') AS s(id, name)",
+         confs={"spark.deltaMerge.broadcastBytes": "10000"}),
+    Case("no source row matches, rows by source go", f"{UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id > 6 THEN DELETE",
+         does="insert, delete", table=PLAIN, source="VALUES (40, 'N', 4), (41, 'M', 5) AS s(id, name, age)"),
+    Case("no statistics to count inserts by", UPSERT, does="update, insert", table=PLAIN, source=SOURCE,
+         confs={"spark.databricks.delta.stats.collect": "false"}),
+    Case("NULL keys are inserted", UPSERT, does="update, insert", table=replace(PLAIN, rows=(ROWS, "(NULL, 'n', 7)")),
+         source="VALUES (1, 'A', 1), (NULL, 'N', 2), (NULL, 'M', 3) AS s(id, name, age)"),
+    Case("partitioned, rows move", UPSERT, does="update, insert", table=PARTITIONED,
+         source="VALUES (1, 'p2', 'x'), (2, 'p2', 'y'), (40, 'p9', 'z') AS s(id, p, v)"),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_deletion_vectors(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", FROM_SOURCE_CASES, ids=str)
+def test_updates_and_inserts_from_the_source(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 
