@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.differential.delta_log import DeltaTableLog
+from tests.differential.delta_log import Action, DeltaTableLog
 from tests.differential.outcome import Outcome
 
 ROW_METRICS = (
@@ -69,6 +69,7 @@ def commit_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
         yield f"operationParameters: built-in {parameters[0]}, ours {parameters[1]}"
     yield from _metric_differences(builtin.metrics, ours.metrics)
     yield from _file_differences(builtin, ours)
+    yield from _marked_file_differences(builtin, ours)
 
 
 def _comparable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +112,24 @@ def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     statistics = tuple(_stats_columns(o) for o in (builtin, ours))
     if statistics[0] != statistics[1]:
         yield f"columns with statistics: built-in {statistics[0]}, ours {statistics[1]}"
+
+
+def _marked_file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """What is told of files in which both marked rows: all but where the marks lie."""
+    told = tuple({add["path"]: _marked(add) for add in o.added if add.get("deletionVector")} for o in (builtin, ours))
+    for path in told[0].keys() & told[1].keys():
+        left, right = told[0][path], told[1][path]
+        for name in sorted(left.keys() | right.keys()):
+            if left.get(name) != right.get(name):
+                yield f"{name} of a file with marked rows: built-in {left.get(name)}, ours {right.get(name)}"
+
+
+def _marked(add: Action) -> Action:
+    vector = {key: value for key, value in add["deletionVector"].items() if key not in ("pathOrInlineDv", "offset")}
+    statistics = json.loads(add.get("stats") or "{}", parse_float=str)
+    # Of files that a scan has chosen the built-in loses the tags, as it does the statistics that it looks up again.
+    told = {name: value for name, value in add.items() if name != "tags"}
+    return {**told, "deletionVector": vector, "stats": statistics}
 
 
 def statistics_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:

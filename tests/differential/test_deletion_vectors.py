@@ -132,6 +132,36 @@ FROM_SOURCE_CASES = [
          source="VALUES (1, 'p2', 'x'), (2, 'p2', 'y'), (40, 'p9', 'z') AS s(id, p, v)"),
 ]  # fmt: skip
 
+# Of files with marked rows the log tells statistics that Delta has rewritten.
+MANY_TYPES = Table(
+    "id INT, d DATE, ts TIMESTAMP, n TIMESTAMP_NTZ, dec DECIMAL(20, 4), f DOUBLE, text STRING, "
+    "s STRUCT<a: INT, b: STRING>, b BINARY, nothing STRING, some INT",
+    "SELECT CAST(id AS INT), date_add(date'2024-02-28', CAST(id AS INT)), timestamp'2024-03-31 01:59:59.123456' + "
+    "make_interval(0, 0, 0, id), timestamp_ntz'0001-01-01 00:00:00' + make_interval(0, 0, 0, id), id / 3, "
+    "if(id % 5 = 0, double('NaN'), -0.0), repeat(concat('ä', id), 30), named_struct('a', CAST(id AS INT), 'b', "
+    "if(id % 2 = 0, NULL, 'x')), CAST('x' AS BINARY), CAST(NULL AS STRING), if(id % 3 = 0, NULL, 1) FROM range(12)",
+    files=2, properties=ON)  # fmt: skip
+NO_STATISTICS = {"spark.databricks.delta.stats.collect": "false"}
+DELETED = "VALUES (1), (2), (7) AS s(id)"
+STATISTICS_CASES = [
+    Case("many types", DELETE, does="delete", table=MANY_TYPES, source=DELETED),
+    Case("many types, marked before", DELETE, does="delete",
+         table=replace(MANY_TYPES, then="DELETE FROM {t} WHERE id IN (3, 8)"), source=DELETED),
+    Case("many types, column mapping", DELETE, does="delete", source=DELETED,
+         table=replace(MANY_TYPES, properties={**ON, "delta.columnMapping.mode": "name"})),
+    Case("statistics of the first column alone", DELETE, does="delete", source=DELETED,
+         table=replace(MANY_TYPES, properties={**ON, "delta.dataSkippingNumIndexedCols": "1"})),
+    Case("statistics of no column", DELETE, does="delete", source=DELETED,
+         table=replace(MANY_TYPES, properties={**ON, "delta.dataSkippingNumIndexedCols": "0"})),
+    Case("no statistics at all", DELETE, does="delete", source=DELETED,
+         table=replace(PLAIN, confs=NO_STATISTICS)),
+    Case("no statistics of one of two files", DELETE, does="delete", source="VALUES (1), (7), (21) AS s(id)",
+         table=replace(PLAIN, files=1), before=("SET spark.databricks.delta.stats.collect = false",
+         "INSERT INTO {t} VALUES (21, 'x', 1), (22, 'y', 2)", "RESET spark.databricks.delta.stats.collect")),
+    Case("one file goes, another is marked", DELETE, does="delete", table=MARKED,
+         source="VALUES (0), (1), (2), (3), (6), (8) AS s(id)"),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_deletion_vectors(case: Case, engines: Harness) -> None:
@@ -140,6 +170,11 @@ def test_deletion_vectors(case: Case, engines: Harness) -> None:
 
 @pytest.mark.parametrize("case", FROM_SOURCE_CASES, ids=str)
 def test_updates_and_inserts_from_the_source(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", STATISTICS_CASES, ids=str)
+def test_statistics_of_marked_files(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 

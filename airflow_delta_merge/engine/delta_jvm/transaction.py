@@ -24,6 +24,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 )
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
@@ -341,12 +342,12 @@ class MergeTransaction:
         )
         by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
         touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
-        done = versions.actions_for_marked_files(gateway, touched, transaction)
-        counts = {str(name): int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
+        listed = None if self._listed_files is None else self._listed_files.files
+        actions, counts = actions_of_marked_files(gateway, touched, transaction, listed)
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
             emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
-        return done._1(), counts, self.file_set(gateway.seq(emptied))
+        return actions, counts, self.file_set(gateway.seq(emptied))
 
     @property
     def session_user_metadata(self) -> str | None:

@@ -1,0 +1,72 @@
+"""Files of which rows are marked as deleted: their actions, with the statistics that Delta gives them.
+
+Marked rows leave a file's bounds wide. Delta rewrites its statistics to say so, and for that looks each file up in the
+table's state, by three Spark jobs, as files that a scan has chosen come without statistics. Those that are listed in
+the checksum file have theirs, so the same function of Delta's is applied to them alone, on the driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm.gateway import jc, scala_list
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+
+
+def actions_of_marked_files(
+    gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject | None
+) -> tuple[JavaObject, dict[str, int]]:
+    """The actions that give files their new deletion vectors, and remove those of which no row is left.
+
+    :param touched: JVM sequence of Delta's ``TouchedFileWithDV``.
+    :param listed: JVM sequence of all the table's files with their statistics, if the checksum file has them.
+    :return: JVM sequence of file actions, and Delta's counts by name.
+    """
+    of_listed = None if listed is None else _of_listed_files(gateway, touched, transaction, listed)
+    return _by_state(gateway, touched, transaction) if of_listed is None else of_listed
+
+
+def _by_state(gateway: Gateway, touched: JavaObject, transaction: JavaObject) -> tuple[JavaObject, dict[str, int]]:
+    done = versions.actions_for_marked_files(gateway, touched, transaction)
+    return done._1(), {str(name): int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
+
+
+def _of_listed_files(
+    gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject
+) -> tuple[JavaObject, dict[str, int]] | None:
+    """The same without a Spark job; None when a file's statistics don't tell how many rows it has."""
+    files = scala_list(touched)
+    emptied = [file for file in files if file.isFullyReplaced()]
+    marked = [file for file in files if not file.isFullyReplaced()]
+    by_path = {str(file.path()): file for file in scala_list(listed)}
+    # Those that a scan has chosen lack statistics.
+    complete = [by_path[str(file.fileLogEntry().path())] for file in marked]
+    widened = _with_wide_bounds(gateway, complete, transaction.snapshot())
+    if any(file.numPhysicalRecords().isEmpty() for file in widened):
+        return None
+    # Where no file is marked Delta looks for none in the table's state.
+    removes, counts = _by_state(gateway, gateway.seq(emptied), transaction)
+    added, removed = [], []
+    for file, wide in zip(marked, widened, strict=True):
+        before, vector = file.fileLogEntry(), file.newDeletionVector()
+        added.append(wide.removeRows(vector, False, True)._1())
+        removed.append(before.removeRows(vector, False, True)._2())
+        counts["numDeletionVectorsAdded" if before.deletionVector() is None else "numDeletionVectorsUpdated"] += 1
+    return gateway.concat(removes, gateway.seq([*added, *removed])), counts
+
+
+def _with_wide_bounds(gateway: Gateway, files: list[JavaObject], snapshot: JavaObject) -> list[JavaObject]:
+    """Files with statistics that hold when rows are marked, as Delta itself makes them of its state's rows."""
+    encoder = gateway.module("org.apache.spark.sql.delta.implicits.package").addFileEncoder()
+    name = str(snapshot.getBaseStatsColumnName())
+    parse = gateway.java_class("org.apache.spark.sql.functions").from_json
+    parsed = gateway.session.createDataset(gateway.seq(files), encoder).withColumn(
+        name, parse(jc(F.col("stats")), snapshot.statsSchema())
+    )
+    wide = getattr(snapshot.updateStatsToWideBounds(parsed, name), "as")(encoder)
+    return list(wide.collect())
