@@ -71,7 +71,7 @@ class Templates:
 
     def target(self, table: Table) -> Path:
         """The folder of a template table; nobody may write into it."""
-        folder = self._home / f"{table.name}-{_digest(repr(table))}"
+        folder = self._home / f"{table.name}-{digest(repr(table))}"
         return _made_once(folder / "target", lambda path: self._make_table(table, path))
 
     def source(self, table: Table, query: str) -> Path:
@@ -82,7 +82,7 @@ class Templates:
         target = self.target(table)
         rows = table.rows_at(self.scale)
         text = query.format(table=f"delta.`{target}`", rows=rows, rows_per_file=math.ceil(rows / table.files))
-        folder = target.parent / "sources" / f"{_digest(query)}.parquet"
+        folder = target.parent / "sources" / f"{digest(query)}.parquet"
         return _made_once(folder, lambda path: self._write_source(text, path))
 
     def _write_source(self, query: str, path: Path) -> None:
@@ -138,5 +138,6 @@ def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """A short name for what a text describes."""
     return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -7,7 +7,6 @@ bytes or another layout. After each merge a table is set back to these files.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import os
 import sys
@@ -19,6 +18,7 @@ from airflow_delta_merge.identifiers import quote_identifier
 from airflow_delta_merge.jars import FOLDER_VARIABLE, Jar, fetched
 from bench.case import Case
 from bench.contestants import Contestant, Facts, Run
+from bench.data import digest
 from bench.session import Extras, jvm
 
 if TYPE_CHECKING:
@@ -143,8 +143,7 @@ class Iceberg(Contestant):
         run.spark.sql(f"ALTER TABLE {identifier} CREATE TAG {_TEMPLATE}")
 
     def _identifier(self, run: Run) -> str:
-        digest = hashlib.sha256(str(run.template).encode()).hexdigest()[:10]
-        return f"{_CATALOG}.bench.{run.case.table.name}_{digest}_{self._mode.replace('-', '_')}"
+        return f"{_CATALOG}.bench.{run.case.table.name}_{digest(str(run.template))}_{self._mode.replace('-', '_')}"
 
     def _table(self, spark: SparkSession, identifier: str) -> Any:
         return jvm(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, identifier)

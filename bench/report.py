@@ -322,12 +322,9 @@ def write_docs(
     """Put the table between the marks in `benchmark.md`, and the picture beside it; ``earlier`` as for :func:`save`."""
     told, made_earlier = joined(results, earlier)
     page = folder / "benchmark.md"
-    if any(map(_others, told)):
-        before, after = around_marks(page, _BEGIN_OTHERS, _END)
-        page.write_text(f"{before}\n\n{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
-        return
-    before, after = around_marks(page, _BEGIN, _END)
-    drawn = picture(told, folder / "benchmark.svg")
+    with_others = any(map(_others, told))
+    before, after = around_marks(page, _BEGIN_OTHERS if with_others else _BEGIN, _END)
+    drawn = not with_others and picture(told, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
     page.write_text(f"{before}\n\n{image}{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
 

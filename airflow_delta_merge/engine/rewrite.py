@@ -71,11 +71,7 @@ def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
 
     :return: columns of the final schema.
     """
-    names, numbers = merge.names, merge.numbers_of("update")
-    matched = touched.matches.filter(F.col("clause").isin(numbers)).select(
-        F.col(names.matched_row_id), F.col("clause").alias(names.clause)
-    )
-    same = F.col(names.source_row_id) == F.col(names.matched_row_id)
+    matched, same = _matched(merge, touched.matches.filter(F.col("clause").isin(merge.numbers_of("update"))))
     # The source first: Spark gives a relation that it meets a second time new attributes.
     joined = merge.source.for_join().join(matched, same, "inner")
     return joined.select(*merge.output_columns(_updated_from_source(merge), []))
@@ -95,10 +91,7 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
     :return: columns of the final schema.
     """
     names, numbers = merge.names, merge.numbers_of("update")
-    matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull()).select(
-        F.col(names.matched_row_id), F.col("clause").alias(names.clause)
-    )
-    same = F.col(names.source_row_id) == F.col(names.matched_row_id)
+    matched, same = _matched(merge, touched.matches.filter(F.col(names.matched_row_id).isNotNull()))
     joined = merge.source.frame.join(F.broadcast(matched) if _is_broadcast(merge, touched) else matched, same, "left")
     is_new, inserted = F.col(names.matched_row_id).isNull(), F.col(names.insert_clause)
     rows = joined.select(
@@ -110,6 +103,13 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
         for position, updated in enumerate(_updated_from_source(merge))
     ]
     return rows.select(*merge.output_columns(values, []))
+
+
+def _matched(merge: MergeContext, matches: DataFrame) -> tuple[DataFrame, Column]:
+    """Numbers of source row and clause of some matches, and the condition that joins them with the source."""
+    names = merge.names
+    matched = matches.select(F.col(names.matched_row_id), F.col("clause").alias(names.clause))
+    return matched, F.col(names.source_row_id) == F.col(names.matched_row_id)
 
 
 def _is_broadcast(merge: MergeContext, touched: TouchedFiles) -> bool:

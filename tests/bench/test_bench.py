@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -93,19 +93,26 @@ def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSes
     assert written.count() == 10 + 5  # every hundredth of 1,000 rows changes, as many two-hundredths are new
 
 
-@pytest.mark.slow
-def test_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench", "--quick", "--profile", "--only", "small_table", "--scale", str(TINY)]
+def run_small_table(home: Path, option: str, *, contestants: tuple[str, ...]) -> tuple[str, Path, dict[str, Any]]:
+    """Run one tiny case from the command line, once by each: what it printed, the run's folder, what it saved there."""
+    command = [sys.executable, "-m", "bench", option, "--quick", "--only", "small_table", "--scale", str(TINY)]
     ended = subprocess.run(
-        [*command, "--home", str(tmp_path)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300
+        [*command, "--home", str(home)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=600
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert re.search(r"^small_table +\d", ended.stdout, re.MULTILINE)
-    (folder,) = (tmp_path / "results").iterdir()
+    (folder,) = (home / "results").iterdir()
     saved = json.loads((folder / "results.json").read_text())
     (case,) = saved["cases"]
-    for name in ("ours", "built-in", "floor"):
+    for name in contestants:
         assert len(case["contestants"][name]["seconds"]) == 1
+    return ended.stdout, folder, saved
+
+
+@pytest.mark.slow
+def test_command_line(tmp_path: Path) -> None:
+    said, folder, saved = run_small_table(tmp_path, "--profile", contestants=("ours", "built-in", "floor"))
+    assert re.search(r"^small_table +\d", said, re.MULTILINE)
+    (case,) = saved["cases"]
     assert case["ratio"] == pytest.approx(saved["geometric_mean"])
     assert saved["failures"] == []
     assert all(run["total"] > 0 for run in case["contestants"]["ours"]["durations_ms"])
@@ -119,19 +126,10 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_iceberg_merges_into_its_own_table_of_the_same_files(tmp_path: Path) -> None:
     # The warm-up and the round: if the table weren't set back in between, the second merge would find other rows.
-    command = [sys.executable, "-m", "bench", "--iceberg", "--quick", "--only", "small_table", "--scale", str(TINY)]
-    ended = subprocess.run(
-        [*command, "--home", str(tmp_path)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=600
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    (folder,) = (tmp_path / "results").iterdir()
-    saved = json.loads((folder / "results.json").read_text())
-    (case,) = saved["cases"]
     modes = ("iceberg copy-on-write", "iceberg merge-on-read")
-    for name in ("ours", "built-in", *modes):
-        assert len(case["contestants"][name]["seconds"]) == 1
+    said, _, saved = run_small_table(tmp_path, "--iceberg", contestants=("ours", "built-in", *modes))
     assert saved["about"]["versions"]["pyspark"].startswith("4.1.")
-    assert all(f"geometric mean of {mode} ÷ ours: " in ended.stdout for mode in modes)
+    assert all(f"geometric mean of {mode} ÷ ours: " in said for mode in modes)
     # Neither wrote into the template, whose files both tables are made of.
     (table,) = (tmp_path / "tables" / f"{TINY:g}").glob("small-*/target")
     assert len(list(table.glob("*.parquet"))) == 2

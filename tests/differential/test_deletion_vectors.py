@@ -24,6 +24,7 @@ SET_OFF = "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = fals
 SWITCHED_OFF = replace(MARKED, then=(*MARKED.then, SET_OFF))
 PARTITIONED = Table("id INT, p STRING, v STRING", "SELECT CAST(id AS INT), concat('p', id % 3), 'v' FROM range(12)",
                     partitioned_by="p", properties=ON, then="DELETE FROM {t} WHERE id = 4")  # fmt: skip
+NO_STATISTICS = {"spark.databricks.delta.stats.collect": "false"}
 SOURCE = "VALUES (1, 'A', 1), (2, 'B', 2), (3, 'C', 3), (40, 'N', 4) AS s(id, name, age)"
 WHOLE_FILE = "VALUES (0, 'A', 1), (1, 'A', 1), (2, 'B', 2), (3, 'C', 3) AS s(id, name, age)"
 
@@ -42,7 +43,7 @@ CASES = [
     Case("delete and insert, where the insert takes no row", f"{DELETE} WHEN NOT MATCHED AND s.id < 0 THEN INSERT *",
          does="delete", table=PLAIN, source=SOURCE),
     Case("delete and insert, no statistics to count by", f"{DELETE} {INSERT} {DROP}", does="delete, insert",
-         table=PLAIN, source=SOURCE, confs={"spark.databricks.delta.stats.collect": "false"}),
+         table=PLAIN, source=SOURCE, confs=NO_STATISTICS),
     Case("not matched by source, every column set to a constant", "WHEN NOT MATCHED BY SOURCE AND t.id > 6 "
          "THEN UPDATE SET id = 70, name = 'x', age = -1", does="update", table=PLAIN, source=SOURCE),
     Case("matched and not matched by source, every column set to a constant", "WHEN MATCHED THEN UPDATE SET * "
@@ -93,7 +94,7 @@ CASES = [
 ]  # fmt: skip
 
 # Updates whose new rows come from the source alone, and inserts: one join of the source with its matches makes both.
-EVERY_FOURTH = "VALUES (1, 'A', 1), (2, 'B', 2), (9, 'N', 9) AS s(id, name, age)"
+REMAINDERS = "VALUES (1, 'A', 1), (2, 'B', 2), (9, 'N', 9) AS s(id, name, age)"
 FROM_SOURCE_CASES = [
     Case("a pair that no clause takes is not inserted", "WHEN MATCHED AND s.id = 2 THEN UPDATE SET * "
          "WHEN NOT MATCHED THEN INSERT *", does="update, insert", table=PLAIN, source=SOURCE),
@@ -115,7 +116,7 @@ FROM_SOURCE_CASES = [
          "INSERT (id, age) VALUES (s.id, if(s.id = 2, CAST(raise_error('matched') AS INT), s.age))",
          does="update, insert", table=PLAIN, source=SOURCE),
     Case("a source row updates several", UPSERT, does="update, insert", table=PLAIN, on="t.id % 4 = s.id",
-         source=EVERY_FOURTH),
+         source=REMAINDERS),
     Case("no equality", UPSERT, does="update, insert", table=PLAIN, on="t.id BETWEEN s.id AND s.age",
          source="VALUES (1, 'A', 3), (5, 'B', 5), (90, 'N', 99) AS s(id, name, age)"),
     Case("so many matches that the source is the smaller side", UPSERT, does="update, insert",
@@ -125,7 +126,7 @@ FROM_SOURCE_CASES = [
     Case("no source row matches, rows by source go", f"{UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id > 6 THEN DELETE",
          does="insert, delete", table=PLAIN, source="VALUES (40, 'N', 4), (41, 'M', 5) AS s(id, name, age)"),
     Case("no statistics to count inserts by", UPSERT, does="update, insert", table=PLAIN, source=SOURCE,
-         confs={"spark.databricks.delta.stats.collect": "false"}),
+         confs=NO_STATISTICS),
     Case("NULL keys are inserted", UPSERT, does="update, insert", table=replace(PLAIN, rows=(ROWS, "(NULL, 'n', 7)")),
          source="VALUES (1, 'A', 1), (NULL, 'N', 2), (NULL, 'M', 3) AS s(id, name, age)"),
     Case("partitioned, rows move", UPSERT, does="update, insert", table=PARTITIONED,
@@ -141,7 +142,6 @@ MANY_TYPES = Table(
     "if(id % 5 = 0, double('NaN'), -0.0), repeat(concat('ä', id), 30), named_struct('a', CAST(id AS INT), 'b', "
     "if(id % 2 = 0, NULL, 'x')), CAST('x' AS BINARY), CAST(NULL AS STRING), if(id % 3 = 0, NULL, 1) FROM range(12)",
     files=2, properties=ON)  # fmt: skip
-NO_STATISTICS = {"spark.databricks.delta.stats.collect": "false"}
 DELETED = "VALUES (1), (2), (7) AS s(id)"
 STATISTICS_CASES = [
     Case("many types", DELETE, does="delete", table=MANY_TYPES, source=DELETED),

@@ -40,9 +40,10 @@ def _of_listed_files(
     gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject
 ) -> tuple[JavaObject, dict[str, int]] | None:
     """The same without a Spark job; None when a file's statistics don't tell how many rows it has."""
-    files = scala_list(touched)
-    emptied = [file for file in files if file.isFullyReplaced()]
-    marked = [file for file in files if not file.isFullyReplaced()]
+    emptied: list[JavaObject] = []
+    marked: list[JavaObject] = []
+    for file in scala_list(touched):
+        (emptied if file.isFullyReplaced() else marked).append(file)
     by_path = {str(file.path()): file for file in scala_list(listed)}
     # Those that a scan has chosen lack statistics.
     complete = [by_path[str(file.fileLogEntry().path())] for file in marked]
