@@ -1,6 +1,6 @@
 """Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed.
 
-With ``--iceberg`` Iceberg's MERGE, too.
+With ``--iceberg`` Iceberg's MERGE, too. With ``--drawn`` ours and the built-in MERGE in cases drawn by chance.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bench.case import Case
 from bench.cases import CASES, QUICK, choose
 from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours
 from bench.data import Templates
+from bench.drawn import drawn_cases
 from bench.event_log import profile, read_stages
 from bench.floor import Floor
 from bench.own_cases import SCALING_GROUP
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{case.name:50} {case.group:12} {case.regime:15} {'' if case.in_default else 'only when named'}")
         return 0
     try:
-        cases = choose(options.only)
+        cases = drawn_cases(options.drawn, options.seed) if options.drawn else choose(options.only)
         earlier = [saved.read(folder) for folder in options.earlier]
         if any(run.scale != options.scale for run in earlier):
             raise ValueError(f"An earlier run was of another scale than {options.scale:g}.")
@@ -67,7 +68,9 @@ def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: ar
     spark = session.start(work, event_log=events, extras=extras)
     results: list[CaseResult] = []
     try:
-        contestants: list[Contestant] = [Ours(), BuiltIn(), DeltaRs(), Floor(work / "floor")]
+        contestants: list[Contestant] = [Ours(), BuiltIn()]
+        if not options.drawn:
+            contestants += [DeltaRs(), Floor(work / "floor")]
         if options.iceberg:
             contestants += map(iceberg.Iceberg, iceberg.MODES)
         templates = Templates(spark, options.home / "tables", options.scale)
@@ -141,6 +144,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help=f"Iceberg's MERGE as well, all on Spark {iceberg.SPARK_VERSION}, for which it has a runtime",
     )
+    parser.add_argument(
+        "--drawn", type=int, default=0, metavar="N", help="so many cases drawn by chance, ours and the built-in MERGE"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="with --drawn: which ones (default: 1)")
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
     parser.add_argument(
         "--with",
@@ -156,6 +163,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.iceberg and (options.cold or options.earlier):
         parser.error("--iceberg goes with neither --cold nor --with")
+    if options.drawn and (options.only or options.cold or options.scaling or options.iceberg):
+        parser.error("--drawn goes with none of --only, --cold, --scaling and --iceberg")
     if not options.only:
         options.only = _by_default(options)
     options.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)

@@ -17,6 +17,7 @@ from typing import Any
 
 from bench import session
 from bench.case import Regime
+from bench.drawn import GROUP as DRAWN
 from bench.runner import CaseResult, Outcome
 from bench.saved import EarlierRun, joined
 from bench.session import NO_EXTRAS, Extras
@@ -112,6 +113,11 @@ def to_dict(results: Sequence[CaseResult], about: dict[str, Any]) -> dict[str, A
 _FIRST, _LAST = ("ours", "built-in", "delta-rs"), "floor"
 
 
+def _names(result: CaseResult) -> list[str]:
+    """Contestants that take part, in the order of the table's columns."""
+    return [name for name in (*_FIRST, *_others(result), _LAST) if name in result.outcomes]
+
+
 def _others(result: CaseResult) -> list[str]:
     """Contestants that take part only when asked for."""
     return [name for name in result.outcomes if name not in (*_FIRST, _LAST)]
@@ -119,24 +125,25 @@ def _others(result: CaseResult) -> list[str]:
 
 def header(result: CaseResult) -> tuple[str, ...]:
     """The table's, for cases with the same contestants as this one."""
-    others = _others(result)
-    names = [f"{name} s" for name in (*_FIRST, *others, _LAST)]
-    return ("case", *names, "built-in ÷ ours", *(f"{name} ÷ ours" for name in others), "ours ÷ floor", "files")
+    times = [f"{name} s" for name in _names(result)]
+    quotients = ["built-in ÷ ours", *(f"{name} ÷ ours" for name in _others(result))]
+    return ("case", *times, *quotients, *(["ours ÷ floor"] if _LAST in result.outcomes else []), "files")
 
 
 def table_row(result: CaseResult) -> tuple[str, ...]:
     """One case as texts under the table's header; `±` is half the distance from fastest to slowest round."""
     ours = result.outcomes.get("ours", Outcome()).facts.values
-    others = _others(result)
-    names = ("touched_files", "candidate_files", "files_before_skipping")
-    files = " / ".join(str(ours[name]) for name in names if name in ours)
-    times = [_time(result.outcomes.get(name)) for name in (*_FIRST, *others, _LAST)]
-    quotients = [_factor(value) for value in (ratio(result), *(ratio_of(result, name) for name in others))]
-    return (result.case.name, *times, *quotients, _factor(ratio_to_floor(result)), files)
+    counts = ("touched_files", "candidate_files", "files_before_skipping")
+    files = " / ".join(str(ours[name]) for name in counts if name in ours)
+    times = [_time(result.outcomes[name]) for name in _names(result)]
+    quotients = [ratio(result), *(ratio_of(result, name) for name in _others(result))]
+    if _LAST in result.outcomes:
+        quotients.append(ratio_to_floor(result))
+    return (result.case.name, *times, *map(_factor, quotients), files)
 
 
-def _time(outcome: Outcome | None) -> str:
-    if outcome is None or outcome.refused:
+def _time(outcome: Outcome) -> str:
+    if outcome.refused:
         return "–"
     if outcome.other_rows:
         return "OTHER ROWS"
@@ -159,8 +166,10 @@ def phases(result: CaseResult) -> tuple[str, ...]:
     """One case as texts: the median milliseconds of each phase of ours, and those of the floor, which has none."""
     runs = result.outcomes.get("ours", Outcome()).durations_ms
     of_phases = (statistics.median(run.get(phase, 0) for run in runs) if runs else None for phase in _PHASES)
-    floor = result.outcomes.get("floor", Outcome()).median
-    cells = [*of_phases, None if floor is None else floor * 1000]
+    cells = [*of_phases]
+    if _LAST in result.outcomes:
+        floor = result.outcomes[_LAST].median
+        cells.append(None if floor is None else floor * 1000)
     return (result.case.name, *("–" if cell is None else f"{cell:.0f}" for cell in cells))
 
 
@@ -223,13 +232,15 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier:
     lines += ["", *notes] if notes else []
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     session_settings = ", ".join(f"`{name}={value}`" for name, value in about["session"].items())
+    with_floor = _LAST in results[0].outcomes
+    beside = ", beside the floor, which has no phases" if with_floor else ""
     return "\n".join(
         [
             *lines,
             "",
-            "Where ours spends its time, milliseconds of each phase (medians), beside the floor, which has no phases:",
+            f"Where ours spends its time, milliseconds of each phase (medians){beside}:",
             "",
-            *_table(("case", *_PHASES, "floor"), map(phases, results)),
+            *_table(("case", *_PHASES, *([_LAST] if with_floor else [])), map(phases, results)),
             "",
             f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}, scale {about['scale']:g}, "
             f"{about['rounds']} rounds after a warm-up.",
@@ -311,9 +322,11 @@ def save(
     picture(told, folder / "benchmark.svg")
 
 
-_BEGIN, _END = "<!-- results: written by make bench ARGS=--docs -->", "<!-- end of results -->"
-#: Results with contestants that take part only when asked for have a place of their own.
+_END = "<!-- end of results -->"
+_BEGIN = "<!-- results: written by make bench ARGS=--docs -->"
+#: Results with contestants that take part only when asked for, and of cases drawn by chance, have places of their own.
 _BEGIN_OTHERS = '<!-- results: written by make bench ARGS="--iceberg --docs" -->'
+_BEGIN_DRAWN = '<!-- results: written by make bench ARGS="--drawn N --docs" -->'
 
 
 def write_docs(
@@ -322,10 +335,14 @@ def write_docs(
     """Put the table between the marks in `benchmark.md`, and the picture beside it; ``earlier`` as for :func:`save`."""
     told, made_earlier = joined(results, earlier)
     page = folder / "benchmark.md"
-    with_others = any(map(_others, told))
-    before, after = around_marks(page, _BEGIN_OTHERS if with_others else _BEGIN, _END)
-    drawn = not with_others and picture(told, folder / "benchmark.svg")
-    image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if drawn else ""
+    begin = _BEGIN
+    if any(result.case.group == DRAWN for result in told):
+        begin = _BEGIN_DRAWN
+    elif any(map(_others, told)):
+        begin = _BEGIN_OTHERS
+    before, after = around_marks(page, begin, _END)
+    has_picture = begin == _BEGIN and picture(told, folder / "benchmark.svg")
+    image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if has_picture else ""
     page.write_text(f"{before}\n\n{image}{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
 
 

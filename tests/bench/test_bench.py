@@ -16,6 +16,7 @@ from bench.case import Case
 from bench.cases import CASES, choose
 from bench.contestants import BuiltIn, Contestant, Facts, Ours, Run
 from bench.data import Templates
+from bench.drawn import drawn_cases
 from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
 from bench.report import circumstances, header, markdown, save, summary, table_row
@@ -93,9 +94,9 @@ def test_floor_writes_the_rows_of_the_new_files_and_nothing_else(spark: SparkSes
     assert written.count() == 10 + 5  # every hundredth of 1,000 rows changes, as many two-hundredths are new
 
 
-def run_small_table(home: Path, option: str, *, contestants: tuple[str, ...]) -> tuple[str, Path, dict[str, Any]]:
+def run_tiny(home: Path, *options: str, contestants: tuple[str, ...]) -> tuple[str, Path, dict[str, Any]]:
     """Run one tiny case from the command line, once by each: what it printed, the run's folder, what it saved there."""
-    command = [sys.executable, "-m", "bench", option, "--quick", "--only", "small_table", "--scale", str(TINY)]
+    command = [sys.executable, "-m", "bench", *options, "--quick", "--scale", str(TINY)]
     ended = subprocess.run(
         [*command, "--home", str(home)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=600
     )
@@ -110,7 +111,9 @@ def run_small_table(home: Path, option: str, *, contestants: tuple[str, ...]) ->
 
 @pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
-    said, folder, saved = run_small_table(tmp_path, "--profile", contestants=("ours", "built-in", "floor"))
+    said, folder, saved = run_tiny(
+        tmp_path, "--profile", "--only", "small_table", contestants=("ours", "built-in", "floor")
+    )
     assert re.search(r"^small_table +\d", said, re.MULTILINE)
     (case,) = saved["cases"]
     assert case["ratio"] == pytest.approx(saved["geometric_mean"])
@@ -127,7 +130,7 @@ def test_command_line(tmp_path: Path) -> None:
 def test_iceberg_merges_into_its_own_table_of_the_same_files(tmp_path: Path) -> None:
     # The warm-up and the round: if the table weren't set back in between, the second merge would find other rows.
     modes = ("iceberg copy-on-write", "iceberg merge-on-read")
-    said, _, saved = run_small_table(tmp_path, "--iceberg", contestants=("ours", "built-in", *modes))
+    said, _, saved = run_tiny(tmp_path, "--iceberg", "--only", "small_table", contestants=("ours", "built-in", *modes))
     assert saved["about"]["versions"]["pyspark"].startswith("4.1.")
     assert all(f"geometric mean of {mode} ÷ ours: " in said for mode in modes)
     # Neither wrote into the template, whose files both tables are made of.
@@ -146,6 +149,31 @@ def test_contestants_by_request_have_columns_of_their_own() -> None:
     assert told["iceberg ÷ ours"] == "2.50"
     assert "geometric mean of iceberg ÷ ours: 2.50" in summary([result])
     assert "| iceberg ÷ ours |" in markdown([result], circumstances("bench", scale=1, rounds=1))
+
+
+@pytest.mark.slow
+def test_cases_are_drawn_by_chance(tmp_path: Path) -> None:
+    seed = "8"  # any whose first case has source rows in a table this small
+    said, _, saved = run_tiny(tmp_path, "--drawn", "1", "--seed", seed, contestants=("ours", "built-in"))
+    (case,) = saved["cases"]
+    assert case["name"] == drawn_cases(1, seed=8)[0].name
+    assert case["source_rows"] > 0
+    assert "geometric mean of built-in ÷ ours, all cases: " in said
+
+
+def test_who_takes_no_part_has_no_column() -> None:
+    seconds = {"ours": 2.0, "built-in": 4.0}
+    result = CaseResult(CASES[0], "", 1, {name: Outcome(seconds=[value]) for name, value in seconds.items()})
+    assert header(result) == ("case", "ours s", "built-in s", "built-in ÷ ours", "files")
+    assert table_row(result)[3] == "2.00"
+    assert "floor" not in markdown([result], circumstances("bench", scale=1, rounds=1))
+
+
+def test_a_seed_draws_the_same_cases() -> None:
+    cases = drawn_cases(30, seed=7)
+    assert len({case.name for case in cases}) == 30
+    assert drawn_cases(10, seed=7) == cases[:10]
+    assert drawn_cases(10, seed=8) != cases[:10]
 
 
 def test_the_summary_tells_what_is_left_to_gain() -> None:
