@@ -1,4 +1,4 @@
-"""Which files of a small table can match, by statistics that Delta lists beside them in the version's checksum file.
+"""Which files of a table can match, by statistics that the driver has: those of the log, or of the version's checksum.
 
 Delta's ``filterFiles`` asks its statistics the same in a Spark job, which takes longer than a small merge can spare.
 Statistics mean what Delta's protocol says: the least and greatest value of a column in the file, or bounds of them (of

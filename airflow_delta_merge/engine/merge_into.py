@@ -172,8 +172,13 @@ class MergeIntoCommand:
 
     @contextmanager
     def _transaction(self) -> Iterator[MergeTransaction]:
-        use_checksum = self._settings.use_checksum
-        transaction = MergeTransaction(self._gateway, self._statement, use_checksum=use_checksum)
+        settings = self._settings
+        transaction = MergeTransaction(
+            self._gateway,
+            self._statement,
+            use_checksum=settings.use_checksum,
+            list_files_up_to=settings.list_files_up_to,
+        )
         try:
             self._version_read = transaction.version_read
             yield transaction
@@ -188,7 +193,8 @@ class MergeIntoCommand:
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
         settings = self._settings
-        keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
+        with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
+            keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
         check = None
         if expected := self._guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)

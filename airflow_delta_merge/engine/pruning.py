@@ -39,7 +39,7 @@ def keys_to_prune_by(
 ) -> list[SourceKey]:
     """The keys whose values in the source shall leave out files; none where that is not worth its time.
 
-    Where files will be chosen by the statistics that the checksum file lists, the keys know their columns and ranges:
+    Where files will be chosen by statistics that are listed here, the keys know their columns and ranges:
     new keys beyond all that the table has, as in most upserts, don't widen the range in which matches are looked for.
 
     :param prefix: what the names of the keys' statistics begin with.
@@ -107,7 +107,7 @@ def choose_files(
 
     To search for clusters first costs a job where one range would have left few files. To choose twice by Delta's
     job would cost more where it leaves many, and tell Delta that the merge has looked at files between the clusters,
-    with whose writers it would conflict. Files that the checksum file lists are chosen without a job.
+    with whose writers it would conflict. Files that are listed here are chosen without a job.
     """
     statistics = source.statistics
     # Either all keys have a column or none.
@@ -129,7 +129,9 @@ def choose_files(
     if listed is not None:
         by_partition = [key for key in keys if key.target_name in transaction.partition_columns]
         predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
-        return Search(transaction.listed_files_at(positions(clusters), predicates), matching)
+        chosen = transaction.listed_files_at(positions(clusters), predicates)
+        if chosen is not None:
+            return Search(chosen, matching)
     of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
     candidates = candidate_predicates(statement, of_files)
     return Search(transaction.filter_files(candidates) if candidates else transaction.all_files(), matching)

@@ -19,6 +19,8 @@ class Settings:
 
     :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are
         taken from its version's checksum file, where Delta lists them, rather than by replaying its log.
+    :param list_files_up_to: ``listFilesUpTo``: of a table of no more files the driver fetches what the log says of each
+        to choose by it those that a merge by simple keys looks at. 0: never.
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
     :param prune_from_bytes: ``pruneFromBytes``: the source's keys choose neither files nor rows of an unpartitioned
         table of few files that is smaller, since that would take longer than to read it.
@@ -45,6 +47,7 @@ class Settings:
     """
 
     use_checksum: bool = True
+    list_files_up_to: int = 2_000
     prune_by_source: bool = True
     prune_from_bytes: int = 1024 * 1024
     cluster_keys_from: int = 8
@@ -65,6 +68,7 @@ class Settings:
         """
         return cls(
             use_checksum=_flag(gateway, "useChecksum.enabled", cls.use_checksum),
+            list_files_up_to=_number(gateway, "listFilesUpTo", cls.list_files_up_to),
             prune_by_source=_flag(gateway, "pruneBySource.enabled", cls.prune_by_source),
             prune_from_bytes=_number(gateway, "pruneFromBytes", cls.prune_from_bytes),
             cluster_keys_from=_number(gateway, "clusterKeysFrom", cls.cluster_keys_from),

@@ -46,12 +46,14 @@ WRITE_NO_DELETION_VECTORS = {"spark.databricks.delta.merge.deletionVectors.persi
 WAYS = {
     "ours": {
         "spark.deltaMerge.useChecksum.enabled": "false",
+        "spark.deltaMerge.listFilesUpTo": "0",
         "spark.deltaMerge.pruneFromBytes": "0",
         "spark.deltaMerge.joinOnceBytes": "0",
     },
     "ours_as_small": {},
     "ours_as_small_in_two_phases": {"spark.deltaMerge.onePass.enabled": "false"},
     "ours_as_large": {
+        "spark.deltaMerge.useChecksum.enabled": "false",
         "spark.deltaMerge.pruneFromBytes": "0",
         "spark.deltaMerge.joinOnceBytes": "0",
         "spark.deltaMerge.broadcastBytes": "0",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from airflow_delta_merge.engine import merge_sql, pruning
+from airflow_delta_merge.engine.delta_jvm import transaction
 from airflow_delta_merge.engine.key_clusters import key_clusters
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.session_settings import session_settings
@@ -18,6 +19,7 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
     from airflow_delta_merge.engine.file_statistics import Range
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey
@@ -124,11 +126,18 @@ def _split(columns: str) -> list[str]:
     return parts
 
 
-@pytest.mark.parametrize("by", ["the checksum file", "Delta's job"])
+#: Who tells the files' statistics.
+BY = {
+    "the checksum file": {},
+    "the log": {"spark.deltaMerge.useChecksum.enabled": "false"},
+    "Delta's job": {"spark.deltaMerge.useChecksum.enabled": "false", "spark.deltaMerge.listFilesUpTo": "0"},
+}
+
+
+@pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_candidate_files(case: Prune, by: str, spark: SparkSession, table: Path, tmp_path: Path) -> None:
-    use_checksum = str(by == "the checksum file").lower()
-    with session_settings(spark, {"spark.deltaMerge.useChecksum.enabled": use_checksum}):
+    with session_settings(spark, BY[by]):
         check(case, spark, table, tmp_path)
 
 
@@ -189,7 +198,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_the_checksum_file_tells_what_deltas_job_does(name: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_checksum_file_and_log_tell_what_deltas_job_does(name: str, spark: SparkSession, tmp_path: Path) -> None:
     properties, on, files = ODD[name]
     table = f"delta.`{tmp_path / 't'}`"
     told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
@@ -202,13 +211,39 @@ def test_the_checksum_file_tells_what_deltas_job_does(name: str, spark: SparkSes
     merge = f"MERGE INTO {table} t USING (SELECT {columns} FROM range(14, 16)) s ON {on} WHEN MATCHED AND s.id = 14 " \
         "THEN UPDATE SET short = 'new'"  # fmt: skip
     found = []
-    for use_checksum in ("true", "false"):
-        settings = {"pruneFromBytes": "0", "useChecksum.enabled": use_checksum}
-        with session_settings(spark, {f"spark.deltaMerge.{key}": value for key, value in settings.items()}):
+    for settings in BY.values():
+        with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **settings}):
             result = merge_sql(spark, merge)
         found.append((result.num_candidate_files, result.num_updated_rows))
         spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {result.version_read}")
-    assert found == [(files, 1)] * 2
+    assert found == [(files, 1)] * len(BY)
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_files_with_much_to_tell_are_chosen_by_deltas_job(
+    vectors: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the log says of two files is more than shall be handed over, of one it isn't."""
+    table = tmp_path / "t"
+    spark.range(0, 30, 1, 3).selectExpr("id", "id AS v").write.format("delta").option(
+        "delta.enableDeletionVectors", vectors
+    ).save(str(table))
+    source = "(SELECT explode(array({ids})) AS id)"
+    merge = f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = -1"
+    handed_over: list[int] = []
+    files_of = transaction.files_of
+
+    def counting(gateway: Gateway, adds: Sequence[str]) -> JavaObject:
+        handed_over.append(len(adds))
+        return files_of(gateway, adds)
+
+    monkeypatch.setattr(transaction, "files_of", counting)
+    monkeypatch.setattr(transaction, "_MOST_CHARACTERS", 400)
+    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **BY["the log"]}):
+        for ids, files in (("3, 4", 1), ("3, 14", 2)):
+            result, _ = merged_as_by_the_builtin(spark, table, tmp_path / ids, merge.replace("{ids}", ids))
+            assert result.num_candidate_files == files
+    assert handed_over == [1]
 
 
 # In the order of their bytes, four to a file. Two share the first byte of a character only.

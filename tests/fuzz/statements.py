@@ -44,6 +44,7 @@ SETTINGS = st.fixed_dictionaries(
     optional={
         "spark.deltaMerge.pruneBySource.enabled": st.just("false"),
         "spark.deltaMerge.useChecksum.enabled": st.just("false"),
+        "spark.deltaMerge.listFilesUpTo": st.just("0"),
         "spark.deltaMerge.pruneFromBytes": st.just("0"),
         "spark.deltaMerge.joinOnceBytes": st.sampled_from(["0", "4000"]),
         "spark.deltaMerge.clusterKeysFrom": st.just("1"),

@@ -25,6 +25,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
+from airflow_delta_merge.engine.delta_jvm.state_files import files_of, list_state
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
@@ -32,6 +33,9 @@ from airflow_delta_merge.engine.file_statistics import statistics_of
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
+
+#: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
+_MOST_CHARACTERS = 50_000
 
 
 class MergeTransaction:
@@ -42,17 +46,22 @@ class MergeTransaction:
     :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
     :param use_checksum: whether the version's checksum file may be asked for what it has, which the log has too.
+    :param list_files_up_to: how many files a table may have, at most, for all of them to be listed here.
     :ivar target: reads the target's files.
     """
 
-    def __init__(self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool) -> None:
+    def __init__(
+        self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool, list_files_up_to: int
+    ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._use_checksum = use_checksum
+        self._list_files_up_to = list_files_up_to
         self._command = statement.command
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
+        self._with_statistics: JavaObject | None = None
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
@@ -206,37 +215,59 @@ class MergeTransaction:
         return None if files is None or (files.count, files.num_bytes) != self.table_size else files
 
     @cached_property
+    def _listed_state(self) -> list[str] | None:
+        """What the log says of each file, if they are few enough; those of the checksum file need no such list."""
+        if self._listed_files is not None or self.table_size[0] > self._list_files_up_to:
+            return None
+        return list_state(self._gateway, self._transaction.snapshot())
+
+    @cached_property
     def listed_statistics(self) -> list[dict[str, Any]] | None:
-        """What Delta's statistics tell of each file, nothing where there are none; None when the table is not small.
+        """What Delta's statistics tell of each file, nothing where there are none; None when the table has many.
 
         Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
         files to be left out by statistics.
         """
-        return None if self._listed_files is None else self.file_statistics(self._listed_files)
+        if not self._skips_by_statistics:
+            return None
+        if self._listed_files is not None:
+            return self.file_statistics(self._listed_files)
+        return None if self._listed_state is None else self._statistics_of(map(json.loads, self._listed_state))
+
+    @property
+    def _skips_by_statistics(self) -> bool:
+        return self._gateway.flag("spark.databricks.delta.stats.skipping")
 
     def file_statistics(self, files: FileSet) -> list[dict[str, Any]] | None:
         """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
-        if not self._gateway.flag("spark.databricks.delta.stats.skipping"):
+        if not self._skips_by_statistics:
             return None
+        # File by file: an answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
+        return self._statistics_of(json.loads(file.json())["add"] for file in scala_list(files.files))
+
+    def _statistics_of(self, adds: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
         partitioned_by = {
             str(self.physical_name(field.name())): str(field.dataType().catalogString()) for field in fields
         }
-        # File by file: an answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
-        adds = (json.loads(file.json())["add"] for file in scala_list(files.files))
         return [statistics_of(add, partitioned_by) for add in adds]
 
-    def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet:
-        """Those of the files that :attr:`listed_statistics` tells of.
+    def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet | None:
+        """Those of the files that :attr:`listed_statistics` tells of; None when :meth:`filter_files` finds them sooner.
 
         They count as read, and so does what others may add to the partitions for which the predicates are true.
 
         :param positions: which of them.
         :param predicates: predicates over columns that the table is partitioned by, none for the whole table.
         """
-        assert self._listed_files is not None, "listed_statistics is there only if they are"
         files = self._listed_files
-        if len(positions) < files.count:
+        if files is None:
+            adds = [(self._listed_state or [])[position] for position in positions]
+            if sum(map(len, adds)) > _MOST_CHARACTERS:
+                return None
+            files = self.file_set(files_of(self._gateway, adds))
+            self._with_statistics = files.files
+        elif len(positions) < files.count:
             files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
         return self._read(files, predicates)
 
@@ -342,8 +373,9 @@ class MergeTransaction:
         )
         by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
         touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
-        listed = None if self._listed_files is None else self._listed_files.files
-        actions, counts = actions_of_marked_files(gateway, touched, transaction, listed)
+        if self._listed_files is not None:
+            self._with_statistics = self._listed_files.files
+        actions, counts = actions_of_marked_files(gateway, touched, transaction, self._with_statistics)
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
             emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
