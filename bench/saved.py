@@ -77,4 +77,4 @@ def joined(results: Sequence[CaseResult], earlier: Iterable[EarlierRun]) -> tupl
         if added:
             sentences.append(f"Made {run.made}: {', '.join(added)}.")
     order = {case.name: number for number, case in enumerate(CASES)}
-    return sorted(known.values(), key=lambda result: order[result.case.name]), sentences
+    return sorted(known.values(), key=lambda result: order.get(result.case.name, len(order))), sentences

@@ -201,6 +201,8 @@ def test_results_of_earlier_runs_stand_in_the_table(tmp_path: Path) -> None:
     assert sentences == [f"Made on 2026-11-21 at commit abc, 3 rounds: {CASES[0].name}, {CASES[2].name}."]
     page = markdown(told, about, sentences)
     assert sentences[0] in page
+    (drawn,) = drawn_cases(1, seed=1)
+    assert [each.case for each in joined(results(1, drawn), [])[0]] == [drawn]
     with pytest.raises(ValueError, match="has no results"):
         read(tmp_path / "nowhere")
 
