@@ -1,8 +1,8 @@
 """Files of which rows are marked as deleted: their actions, with the statistics that Delta gives them.
 
 Marked rows leave a file's bounds wide. Delta rewrites its statistics to say so, and for that looks each file up in the
-table's state, by three Spark jobs, as files that a scan has chosen come without statistics. Those that are listed in
-the checksum file have theirs, so the same function of Delta's is applied to them alone, on the driver.
+table's state, by three Spark jobs, as files that a scan has chosen come without statistics. Those that were chosen from
+a list have theirs, so the same function of Delta's is applied to them alone, on the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def actions_of_marked_files(
     """The actions that give files their new deletion vectors, and remove those of which no row is left.
 
     :param touched: JVM sequence of Delta's ``TouchedFileWithDV``.
-    :param listed: JVM sequence of all the table's files with their statistics, if the checksum file has them.
+    :param listed: JVM sequence of files with their statistics, those of ``touched`` among them; None without a list.
     :return: JVM sequence of file actions, and Delta's counts by name.
     """
     of_listed = None if listed is None else _of_listed_files(gateway, touched, transaction, listed)

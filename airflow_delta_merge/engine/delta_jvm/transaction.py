@@ -61,7 +61,7 @@ class MergeTransaction:
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
-        self._with_statistics: JavaObject | None = None
+        self._chosen_of_state: JavaObject | None = None
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
@@ -262,11 +262,12 @@ class MergeTransaction:
         """
         files = self._listed_files
         if files is None:
-            adds = [(self._listed_state or [])[position] for position in positions]
+            assert self._listed_state is not None, "listed_statistics is there only if they are listed"
+            adds = [self._listed_state[position] for position in positions]
             if sum(map(len, adds)) > _MOST_CHARACTERS:
                 return None
             files = self.file_set(files_of(self._gateway, adds))
-            self._with_statistics = files.files
+            self._chosen_of_state = files.files
         elif len(positions) < files.count:
             files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
         return self._read(files, predicates)
@@ -373,9 +374,8 @@ class MergeTransaction:
         )
         by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
         touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
-        if self._listed_files is not None:
-            self._with_statistics = self._listed_files.files
-        actions, counts = actions_of_marked_files(gateway, touched, transaction, self._with_statistics)
+        listed = self._chosen_of_state if self._listed_files is None else self._listed_files.files
+        actions, counts = actions_of_marked_files(gateway, touched, transaction, listed)
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
             emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
