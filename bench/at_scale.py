@@ -20,9 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import when_matched_delete, when_matched_update_all, when_not_matched_insert_all
 from bench import report, session
-from bench.case import Case, Regime
+from bench.case import DELETE, UPSERT, Case, Regime
 from bench.cases import choose
 from bench.contestants import BuiltIn, Contestant, Ours, Run
 from bench.data import Table, Templates, copy_table
@@ -71,7 +70,7 @@ CASES = [
             source="SELECT id, amount + 1 AS amount, note FROM {table} WHERE id BETWEEN 2000000 AND 2000399 "
             "UNION ALL SELECT id + {rows}, amount, note FROM {table} WHERE id BETWEEN 2000000 AND 2000039",
             on=("id",),
-            clauses=(when_matched_update_all(), when_not_matched_insert_all()),
+            clauses=UPSERT,
         ),
         what="100,000 files, upsert of 440 rows in 10 files",
         driver_memory="2g",
@@ -84,7 +83,7 @@ CASES = [
             table=_SMALL_FILES.with_properties(enableDeletionVectors="true"),
             source="SELECT id FROM {table} WHERE id % 400 = 7",
             on=("id",),
-            clauses=(when_matched_delete(),),
+            clauses=DELETE,
         ),
         what="100,000 files, delete of a row in each of 10,000 of them, by deletion vectors",
         driver_memory="1g",
@@ -97,7 +96,7 @@ CASES = [
             table=_LARGE,
             source=ONE_DAY,
             on=("id",),
-            clauses=(when_matched_update_all(), when_not_matched_insert_all()),
+            clauses=UPSERT,
         ),
         what="200 million rows in 2,000 files, upsert of one day of a year",
         driver_memory="4g",
@@ -109,7 +108,7 @@ CASES = [
             table=_LARGE.with_properties(enableDeletionVectors="true"),
             source=f"SELECT {CHANGED} FROM {{table}} WHERE id % 100000 = 7",
             on=("id",),
-            clauses=(when_matched_delete(),),
+            clauses=DELETE,
         ),
         what="200 million rows in 2,000 files, delete of a row in each, by deletion vectors",
         driver_memory="4g",

@@ -6,8 +6,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeTarget
+from airflow_delta_merge.config import (
+    MergeClause,
+    MergeConfig,
+    MergeSource,
+    MergeTarget,
+    when_matched_delete,
+    when_matched_update_all,
+    when_not_matched_insert_all,
+)
 from bench.data import Table
+
+UPSERT: tuple[MergeClause, ...] = (when_matched_update_all(), when_not_matched_insert_all())
+INSERT: tuple[MergeClause, ...] = (when_not_matched_insert_all(),)
+DELETE: tuple[MergeClause, ...] = (when_matched_delete(),)
 
 
 class Regime(StrEnum):

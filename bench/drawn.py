@@ -19,7 +19,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert,
     when_not_matched_insert_all,
 )
-from bench.case import Case, Regime
+from bench.case import DELETE, INSERT, UPSERT, Case, Regime
 from bench.data import Table
 from bench.events import EVENTS
 
@@ -55,18 +55,18 @@ _CHANGED = {"": "amount + 1", "few_differ": "if(pmod(xxhash64(id, 79), 100) = 0,
 
 _DIFFERS = "source.amount <> target.amount"
 _CLAUSES: Mapping[str, tuple[MergeClause, ...]] = {
-    "upsert": (when_matched_update_all(), when_not_matched_insert_all()),
+    "upsert": UPSERT,
     "upsert_of_what_differs": (when_matched_update_all(condition=_DIFFERS), when_not_matched_insert_all()),
     "update": (when_matched_update(set={"amount": "source.amount"}),),
     "update_of_what_differs": (when_matched_update(set={"amount": "source.amount"}, condition=_DIFFERS),),
     "addition": (when_matched_update(set={"amount": "target.amount + source.amount"}), when_not_matched_insert_all()),
-    "delete": (when_matched_delete(),),
+    "delete": DELETE,
     "delete_and_upsert": (
         when_matched_delete(condition="source.region = 3"),
         when_matched_update_all(),
         when_not_matched_insert_all(condition="source.region <> 3"),
     ),
-    "insert": (when_not_matched_insert_all(),),
+    "insert": INSERT,
     "insert_of_some_columns": (
         when_not_matched_insert(values={name: f"source.{name}" for name in ("id", "day", "account", "region")}),
     ),

@@ -12,7 +12,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert,
     when_not_matched_insert_all,
 )
-from bench.case import Case, Regime
+from bench.case import DELETE, INSERT, UPSERT, Case, Regime
 from bench.data import Table
 from bench.events import (
     CHANGED,
@@ -27,10 +27,6 @@ from bench.events import (
     SAME,
 )
 
-_UPSERT = (when_matched_update_all(), when_not_matched_insert_all())
-_INSERT = (when_not_matched_insert_all(),)
-_DELETE = (when_matched_delete(),)
-
 _LITTLE_IN_MUCH = [
     Case(
         name="one_day_of_a_year",
@@ -38,7 +34,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=ONE_DAY,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="append_mostly_upsert",
@@ -46,7 +42,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=MOSTLY_NEW,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="insert_only_few_matches",
@@ -54,7 +50,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=MOSTLY_NEW,
         on=("id",),
-        clauses=_INSERT,
+        clauses=INSERT,
     ),
     Case(
         name="insert_only_many_matches",
@@ -63,7 +59,7 @@ _LITTLE_IN_MUCH = [
         source=f"SELECT {SAME} FROM {{table}} WHERE id % 20 = 3 "
         f"UNION ALL SELECT {NEW} FROM {{table}} WHERE id % 400 = 3",
         on=("id",),
-        clauses=_INSERT,
+        clauses=INSERT,
     ),
     Case(
         name="condition_almost_never_true",
@@ -91,7 +87,7 @@ _LITTLE_IN_MUCH = [
         source=f"SELECT {CHANGED} FROM {{table}} WHERE day >= date'2024-12-25' AND id % 50 <> 0 "
         f"UNION ALL SELECT {NEW} FROM {{table}} WHERE day = date'2024-12-25'",
         on=("id",),
-        clauses=(*_UPSERT, when_not_matched_by_source_delete(condition="target.day >= date'2024-12-25'")),
+        clauses=(*UPSERT, when_not_matched_by_source_delete(condition="target.day >= date'2024-12-25'")),
     ),
     Case(
         name="delete_by_key",
@@ -99,7 +95,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=ONE_FILE,
         on=("id",),
-        clauses=_DELETE,
+        clauses=DELETE,
     ),
     Case(
         name="scd2",
@@ -168,7 +164,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=ONE_DAY,
         on=("account",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="composite_keys",
@@ -176,7 +172,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS,
         source=ONE_DAY,
         on=("region", "day", "account"),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="non_equi_condition",
@@ -199,7 +195,7 @@ _LITTLE_IN_MUCH = [
         source=f"SELECT {CHANGED}, month FROM {{table}} WHERE month = 6 AND id % 20 = 0 "
         f"UNION ALL SELECT {NEW}, 11 as month FROM {{table}} WHERE month = 6 AND id % 200 = 0",
         on=("month", "id"),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="clustered",
@@ -207,7 +203,7 @@ _LITTLE_IN_MUCH = [
         table=replace(EVENTS, name="clustered", layout="CLUSTER BY (day)"),
         source=ONE_DAY,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
         not_in_delta_rs="it does not write clustered tables (CommitFailedError: Unsupported table features required)",
     ),
     Case(
@@ -236,7 +232,7 @@ _LITTLE_IN_MUCH = [
         table=EVENTS.with_properties(enableChangeDataFeed="true"),
         source=ONE_DAY,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
 ]
 
@@ -250,7 +246,7 @@ _MUCH_TO_CHANGE = [
         table=EVENTS,
         source=EVERY_400TH,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="delete_spread_thin",
@@ -258,7 +254,7 @@ _MUCH_TO_CHANGE = [
         table=EVENTS,
         source="SELECT id FROM {table} WHERE id % 400 = 7",
         on=("id",),
-        clauses=_DELETE,
+        clauses=DELETE,
     ),
     Case(
         name="uuid_keys",
@@ -267,7 +263,7 @@ _MUCH_TO_CHANGE = [
         source="SELECT * EXCEPT (amount), amount + 1 as amount FROM {table} WHERE pmod(xxhash64(uuid), 400) = 7 "
         "UNION ALL SELECT md5(uuid), * EXCEPT (uuid, amount), amount FROM {table} WHERE pmod(xxhash64(uuid), 4000) = 7",
         on=("uuid",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="insert_only_uuid_keys",
@@ -276,7 +272,7 @@ _MUCH_TO_CHANGE = [
         source="SELECT * FROM {table} WHERE pmod(xxhash64(uuid), 400) = 7 "
         "UNION ALL SELECT md5(uuid), * EXCEPT (uuid) FROM {table} WHERE pmod(xxhash64(uuid), 5) = 3",
         on=("uuid",),
-        clauses=_INSERT,
+        clauses=INSERT,
     ),
     Case(
         name="skewed_keys",
@@ -296,7 +292,7 @@ _MUCH_TO_CHANGE = [
         table=EVENTS.with_properties(enableChangeDataFeed="true"),
         source=EVERY_400TH,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="all_rows_updated",
@@ -304,7 +300,7 @@ _MUCH_TO_CHANGE = [
         table=_ALL_ROWS,
         source=f"SELECT {CHANGED} FROM {{table}}",
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="source_larger_than_target",
@@ -312,7 +308,7 @@ _MUCH_TO_CHANGE = [
         table=_ALL_ROWS,
         source=f"SELECT {CHANGED} FROM {{table}} WHERE id % 2 = 0 UNION ALL SELECT {NEW} FROM {{table}}",
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
 ]
 
@@ -326,7 +322,7 @@ _FIXED_COSTS = [
         source=f"SELECT {CHANGED} FROM {{table}} WHERE id % 100 = 0 "
         f"UNION ALL SELECT {NEW} FROM {{table}} WHERE id % 200 = 0",
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
     Case(
         name="source_of_one_row",
@@ -334,7 +330,7 @@ _FIXED_COSTS = [
         table=EVENTS,
         source=f"SELECT {CHANGED} FROM {{table}} WHERE id = {{rows}} div 2 + 17",
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
     ),
 ]
 
@@ -346,7 +342,7 @@ _FILES = [
         table=EVENTS if files == EVENTS.files else replace(EVENTS, name=f"files{files}", files=files),
         source=ONE_DAY,
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
         group="files",
         # 40 are in another case already, and to make 10,000 takes over a minute.
         in_default=files in (1, 1_000),
@@ -373,7 +369,7 @@ _SCALING = [
         table=replace(EVENTS, name=f"scaling{files}", rows=400 * files, files=files, scales=False),
         source=f"SELECT {CHANGED} FROM {{table}} WHERE id BETWEEN 8010 AND 9590",
         on=("id",),
-        clauses=_UPSERT,
+        clauses=UPSERT,
         group=SCALING_GROUP,
         in_default=False,
     )

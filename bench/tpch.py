@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import when_matched_delete, when_not_matched_insert_all
-from bench.case import Case, Regime
+from bench.case import DELETE, INSERT, Case, Regime
 from bench.data import Table
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _cases(table: str, key: str, on: tuple[str, ...]) -> list[Case]:
             table=_TABLES[table],
             source=f"SELECT {key} + 8 AS {key}, * EXCEPT ({key}) FROM {{table}} WHERE {thousandth}",
             on=on,
-            clauses=(when_not_matched_insert_all(),),
+            clauses=INSERT,
             group="tpch",
         ),
         Case(
@@ -74,7 +73,7 @@ def _cases(table: str, key: str, on: tuple[str, ...]) -> list[Case]:
             table=_TABLES[table],
             source=f"SELECT DISTINCT {key} FROM {{table}} WHERE {thousandth}",
             on=(key,),
-            clauses=(when_matched_delete(),),
+            clauses=DELETE,
             group="tpch",
         ),
     ]

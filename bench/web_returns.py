@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from airflow_delta_merge.config import (
     MergeClause,
-    when_matched_delete,
-    when_matched_update_all,
     when_not_matched_insert_all,
 )
-from bench.case import Case, Regime
+from bench.case import DELETE, INSERT, UPSERT, Case, Regime
 from bench.data import Table
 
 _FILES = 40
@@ -69,10 +67,7 @@ def _case(kind: str, clauses: tuple[MergeClause, ...], files: float, matched: fl
     )
 
 
-_UPSERT = (when_matched_update_all(), when_not_matched_insert_all())
-_INSERT = (when_not_matched_insert_all(),)
 _INSERT_BY_TWO = (when_not_matched_insert_all(condition="source.wr_item_sk % 2 = 0"), when_not_matched_insert_all())
-_DELETE = (when_matched_delete(),)
 #: Fractions of files, of their rows that match, of their rows that come again under new keys.
 _UPSERTS = (
     *((0.05, matched, 0.1) for matched in (0.0, 0.01, 0.1)),
@@ -86,8 +81,8 @@ _UPSERTS = (
 def web_returns_cases() -> list[Case]:
     """The grid: inserts by one clause and by two, a delete, upserts."""
     return [
-        *(_case("single_insert", _INSERT, 0.05, 0.0, new) for new in (0.05, 0.5, 1.0)),
+        *(_case("single_insert", INSERT, 0.05, 0.0, new) for new in (0.05, 0.5, 1.0)),
         *(_case("multiple_insert", _INSERT_BY_TWO, 0.05, 0.0, new) for new in (0.05, 0.5, 1.0)),
-        _case("delete", _DELETE, 0.05, 0.05, 0.0),
-        *(_case("upsert", _UPSERT, *fractions) for fractions in _UPSERTS),
+        _case("delete", DELETE, 0.05, 0.05, 0.0),
+        *(_case("upsert", UPSERT, *fractions) for fractions in _UPSERTS),
     ]
