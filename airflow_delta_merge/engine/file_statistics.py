@@ -81,6 +81,21 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
     return min(low for low, _ in known), max(high for _, high in known)
 
 
+def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> int:
+    """How many files may hold the value in the middle of all their bounds: few where the column tells files apart.
+
+    :param column: its physical name.
+    :param type_: its type, one for which :func:`is_comparable`.
+    :param statistics: of each file what Delta tells; empty if it doesn't.
+    """
+    of_files = [_bounds(column, type_, each) for each in statistics]
+    known = [bounds for bounds in of_files if bounds is not None]
+    if not known:
+        return len(of_files)
+    middle = sorted(bound for bounds in known for bound in bounds)[len(known)]
+    return len(of_files) - len(known) + sum(low <= middle <= high for low, high in known)
+
+
 def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:
     """What lies below and above all values of a column in a file, or is the least and the greatest; None if unknown."""
     low, high = (_value(type_, statistics.get(bound, {}).get(column)) for bound in _BOUNDS)

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.file_statistics import Range, files_that_may_hold, is_comparable, range_of_all
+from airflow_delta_merge.engine.file_statistics import (
+    Range,
+    files_of_a_value,
+    files_that_may_hold,
+    is_comparable,
+    range_of_all,
+)
 from airflow_delta_merge.engine.key_clusters import key_clusters
 from airflow_delta_merge.engine.source_keys import source_keys
 
@@ -27,7 +33,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey
 
-#: Clusters are not looked for if so many of the source's rows need this part of the files in the keys' range.
+#: Clusters are not looked for if so many of the source's rows need this part of the files in the keys' range, nor by a
+#: key of which one value needs this part of all files.
 _SAMPLED_ROWS = 2_000
 _MOST_FILES = 0.75
 #: A table of more files is worth leaving some out, be they as small as they may.
@@ -105,9 +112,10 @@ def choose_files(
 ) -> Search:
     """Choose the files by the clusters in which each key lies, or by its one range where there are none.
 
-    To search for clusters first costs a job where one range would have left few files. To choose twice by Delta's
-    job would cost more where it leaves many, and tell Delta that the merge has looked at files between the clusters,
-    with whose writers it would conflict. Files that are listed here are chosen without a job.
+    To search for clusters first costs a job where one range would have left few files, or where each value needs most
+    of them. To choose twice by Delta's job would cost more where it leaves many, and tell Delta that the merge has
+    looked at files between the clusters, with whose writers it would conflict. Files that are listed here are chosen
+    without a job.
     """
     statistics = source.statistics
     # Either all keys have a column or none.
@@ -117,12 +125,13 @@ def choose_files(
         return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
+    clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
     by_range = transaction.table_size[0] if listed is None else len(positions({}))
     if transaction.table_size[0] >= settings.cluster_keys_from and by_range > 1:
         some = None if listed is None else source.first_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
-        if some is None or len(positions(key_clusters(some, keys))) < by_range * _MOST_FILES:
-            clusters = key_clusters(source, keys)
+        if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
+            clusters = key_clusters(source, clustered)
     # To compare each row's text with several ranges takes longer than it spares.
     of_rows = {key.name: clusters[key.name] for key in keys if key.name in clusters and key.type != "string"}
     matching = row_predicates(statement, keys, statistics, of_rows)
@@ -135,6 +144,12 @@ def choose_files(
     of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
     candidates = candidate_predicates(statement, of_files)
     return Search(transaction.filter_files(candidates) if candidates else transaction.all_files(), matching)
+
+
+def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
+    """Whether one value of a key can leave out files: not if its values lie anywhere, as those of hashes do."""
+    assert key.column is not None, "only such keys choose files by listed statistics"
+    return files_of_a_value(key.column, key.type, listed) < len(listed) * _MOST_FILES
 
 
 def _columns_to_compare(

@@ -184,6 +184,28 @@ def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
     assert found == looked_at
 
 
+def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, looked_at = tmp_path / "t", []
+    spark.range(0, 800, 1, 8).selectExpr("id * 7 % 800 AS anywhere", "id", "0 AS v").write.format("delta").save(
+        str(table)
+    )
+
+    def counting(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
+        looked_at.append([key.target_name for key in keys])
+        return key_clusters(source, keys)
+
+    monkeypatch.setattr(pruning, "key_clusters", counting)
+    on = "t.anywhere = s.anywhere AND t.id = s.id"
+    source = "(SELECT id * 7 % 800 AS anywhere, id FROM VALUES (3), (790) AS (id))"
+    merge = f"MERGE INTO {{t}} t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 1"
+    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0"}):
+        result, _ = merged_as_by_the_builtin(spark, table, tmp_path / "merged", merge)
+    assert looked_at == [["id"]]
+    assert (result.num_candidate_files, result.num_touched_files) == (2, 2)
+
+
 # Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before
 # what tells the texts apart, or forty.
 ODD = {

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.file_statistics import Wanted, files_that_may_hold, range_of_all, statistics_of
+from airflow_delta_merge.engine.file_statistics import (
+    Wanted,
+    files_of_a_value,
+    files_that_may_hold,
+    range_of_all,
+    statistics_of,
+)
 
 
 def known(low: Any, high: Any, nulls: int = 0) -> dict[str, Any]:
@@ -82,6 +88,22 @@ def test_the_values_of_partitions_are_told_as_statistics() -> None:
 )
 def test_the_range_of_all_files(files: list[dict[str, Any]], expected: tuple[int, int] | None) -> None:
     assert range_of_all("k", "int", files) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([known(0, 9), known(10, 19), known(20, 29), known(30, 39)], 1),
+        ([known(2, 90), known(0, 97), known(5, 99), known(1, 95)], 4),
+        ([known(0, 50), known(40, 90), known(60, 99)], 2),
+        ([known(0, 9), {}, known(20, 29), {}], 3),
+        ([{}, {}], 2),
+        ([], 0),
+    ],
+    ids=["beside each other", "each over all", "overlapping", "some not known", "none known", "no files"],
+)
+def test_how_many_files_one_value_may_be_in(files: list[dict[str, Any]], expected: int) -> None:
+    assert files_of_a_value("k", "int", files) == expected
 
 
 @given(st.lists(st.text(max_size=5), min_size=1), st.text(max_size=5))

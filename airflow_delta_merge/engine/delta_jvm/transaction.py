@@ -35,7 +35,7 @@ from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionErr
 _log = logging.getLogger(__name__)
 
 #: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
-_MOST_CHARACTERS = 50_000
+_MOST_CHARACTERS = 400_000
 
 
 class MergeTransaction:
