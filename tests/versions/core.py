@@ -36,6 +36,8 @@ NOT_NULL = replace(FILES, columns="id INT, v INT NOT NULL")
 
 PAIRS = "VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)"
 DOUBLE = "VALUES (2, 20), (2, 21), (7, 70) AS s(id, v)"
+#: What else only tables of many files meet.
+LISTED = {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
 WIDER = "VALUES (2, 20, 'x'), (40, 400, 'y') AS s(id, v, note)"
 LONG = "SELECT CAST(id AS BIGINT) AS id, CAST(v AS BIGINT) AS v FROM VALUES (2, 20), (40, 400), (NULL, 9) AS s(id, v)"
 DAYS = "VALUES (1, 10, DATE'2024-01-02'), (90, 900, DATE'2024-01-02') AS s(id, v, day)"
@@ -76,6 +78,9 @@ CASES = [
     Case("generated column: upsert", "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES "
          "(s.id, s.v)", does="update, insert", table=GENERATED, source="VALUES (1, 10), (2, 20) AS s(id, v)"),
     Case("column mapping: upsert", UPSERT, does="update, insert", table=MAPPED, source=PAIRS),
+    Case("files listed from the log: upsert", UPSERT, does="update, insert", table=FILES, source=PAIRS, confs=LISTED),
+    Case("files listed from the log: marked files", f"{DELETE} {INSERT}", does="delete, insert", table=MARKED,
+         source=PAIRS, confs=LISTED),
     Case("statistics of texts: upsert", UPSERT, does="update, insert", table=TEXTS,
          source="SELECT 1 AS id, 'b' AS v, repeat('😀', 40) AS `n ä` UNION ALL SELECT 3, '', NULL"),
     Case("error: two source rows for one target row", UPDATE, table=FILES, source=DOUBLE,
