@@ -93,7 +93,8 @@ def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any
     if not known:
         return len(of_files)
     middle = sorted(bound for bounds in known for bound in bounds)[len(known)]
-    return len(of_files) - len(known) + sum(low <= middle <= high for low, high in known)
+    holding = [low for low, high in known if low <= middle <= high]
+    return len(of_files) - len(known) + len(holding)
 
 
 def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:
