@@ -8,10 +8,7 @@ fractions between 0 and 1 for keys, outside of those that the table has; here th
 
 from __future__ import annotations
 
-from airflow_delta_merge.config import (
-    MergeClause,
-    when_not_matched_insert_all,
-)
+from airflow_delta_merge.config import MergeClause, when_not_matched_insert_all
 from bench.case import DELETE, INSERT, UPSERT, Case, Regime
 from bench.data import Table
 

@@ -74,9 +74,8 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
     :param type_: its type, one for which :func:`is_comparable`.
     :param statistics: of each file what Delta tells; empty if it doesn't.
     """
-    of_files = [_bounds(column, type_, each) for each in statistics]
-    known = [bounds for bounds in of_files if bounds is not None]
-    if not known or len(known) < len(of_files):
+    known = _known_bounds(column, type_, statistics)
+    if not known or len(known) < len(statistics):
         return None
     return min(low for low, _ in known), max(high for _, high in known)
 
@@ -88,13 +87,17 @@ def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any
     :param type_: its type, one for which :func:`is_comparable`.
     :param statistics: of each file what Delta tells; empty if it doesn't.
     """
-    of_files = [_bounds(column, type_, each) for each in statistics]
-    known = [bounds for bounds in of_files if bounds is not None]
+    known = _known_bounds(column, type_, statistics)
     if not known:
-        return len(of_files)
+        return len(statistics)
     middle = sorted(bound for bounds in known for bound in bounds)[len(known)]
-    holding = [low for low, high in known if low <= middle <= high]
-    return len(of_files) - len(known) + len(holding)
+    return len(files_that_may_hold([Wanted(column, type_, [(middle, middle)], nulls=False)], statistics))
+
+
+def _known_bounds(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> list[Range]:
+    """The :func:`_bounds` of those files that tell them."""
+    of_files = (_bounds(column, type_, each) for each in statistics)
+    return [bounds for bounds in of_files if bounds is not None]
 
 
 def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:

@@ -125,9 +125,9 @@ def choose_files(
         return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
-    clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
     by_range = transaction.table_size[0] if listed is None else len(positions({}))
     if transaction.table_size[0] >= settings.cluster_keys_from and by_range > 1:
+        clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
         some = None if listed is None else source.first_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -148,6 +148,20 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
 
 
+def searches_for_clusters(
+    monkeypatch: pytest.MonkeyPatch, told: Callable[[MaterializedSource, Sequence[SourceKey]], Any]
+) -> list[Any]:
+    """What ``told`` makes of each search for clusters from now on."""
+    found = []
+
+    def telling(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
+        found.append(told(source, keys))
+        return key_clusters(source, keys)
+
+    monkeypatch.setattr(pruning, "key_clusters", telling)
+    return found
+
+
 @pytest.mark.parametrize(
     ("source", "files", "looked_at"),
     [
@@ -171,13 +185,7 @@ def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found: list[int] = []
-
-    def counting(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
-        found.append(source.frame.count())
-        return key_clusters(source, keys)
-
-    monkeypatch.setattr(pruning, "key_clusters", counting)
+    found = searches_for_clusters(monkeypatch, lambda source, _: source.frame.count())
     monkeypatch.setattr(pruning, "_SAMPLED_ROWS", 40)
     monkeypatch.setattr("airflow_delta_merge.engine.source._MANY_TIMES", 1)
     check(Prune("", source.replace("{columns}", COLUMNS), "t.code = s.code", files), spark, table, tmp_path)
@@ -187,16 +195,12 @@ def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
 def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, looked_at = tmp_path / "t", []
+    table = tmp_path / "t"
     spark.range(0, 800, 1, 8).selectExpr("id * 7 % 800 AS anywhere", "id", "0 AS v").write.format("delta").save(
         str(table)
     )
 
-    def counting(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
-        looked_at.append([key.target_name for key in keys])
-        return key_clusters(source, keys)
-
-    monkeypatch.setattr(pruning, "key_clusters", counting)
+    looked_at = searches_for_clusters(monkeypatch, lambda _, keys: [key.target_name for key in keys])
     on = "t.anywhere = s.anywhere AND t.id = s.id"
     source = "(SELECT id * 7 % 800 AS anywhere, id FROM VALUES (3), (790) AS (id))"
     merge = f"MERGE INTO {{t}} t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 1"

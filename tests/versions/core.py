@@ -18,6 +18,8 @@ BY_SOURCE_DELETE = "WHEN NOT MATCHED BY SOURCE THEN DELETE"
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
+#: What else only tables of many files meet.
+LISTED = {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
 # Three files: ids 0 to 3, 4 to 7, 8 to 11.
 FILES = Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3)
 MARKABLE = replace(FILES, properties=VECTORS)
@@ -36,8 +38,6 @@ NOT_NULL = replace(FILES, columns="id INT, v INT NOT NULL")
 
 PAIRS = "VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)"
 DOUBLE = "VALUES (2, 20), (2, 21), (7, 70) AS s(id, v)"
-#: What else only tables of many files meet.
-LISTED = {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
 WIDER = "VALUES (2, 20, 'x'), (40, 400, 'y') AS s(id, v, note)"
 LONG = "SELECT CAST(id AS BIGINT) AS id, CAST(v AS BIGINT) AS v FROM VALUES (2, 20), (40, 400), (NULL, 9) AS s(id, v)"
 DAYS = "VALUES (1, 10, DATE'2024-01-02'), (90, 900, DATE'2024-01-02') AS s(id, v, day)"
