@@ -1,6 +1,7 @@
 """Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed.
 
-With ``--iceberg`` Iceberg's MERGE, too. With ``--drawn`` ours and the built-in MERGE in cases drawn by chance.
+With ``--iceberg`` Iceberg's MERGE, too. With ``--drawn`` ours and the built-in MERGE in cases drawn by chance. With
+``--against`` these two and the engine of another commit.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.data import Templates
 from bench.drawn import drawn_cases
 from bench.event_log import profile, read_stages
 from bench.floor import Floor
+from bench.other_commit import OfOtherCommit, require_commit
 from bench.own_cases import SCALING_GROUP
 from bench.runner import CaseResult, Runner
 
@@ -40,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{case.name:50} {case.group:12} {case.regime:15} {'' if case.in_default else 'only when named'}")
         return 0
     try:
-        cases = drawn_cases(options.drawn, options.seed) if options.drawn else choose(options.only)
+        cases = drawn_cases(options.drawn, options.seed, options.only) if options.drawn else choose(options.only)
+        if options.against:
+            require_commit(options.against)
         earlier = [saved.read(folder) for folder in options.earlier]
         if any(run.scale != options.scale for run in earlier):
             raise ValueError(f"An earlier run was of another scale than {options.scale:g}.")
@@ -65,14 +69,10 @@ def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: ar
         events.mkdir()
     extras = iceberg.extras(options.home) if options.iceberg else session.NO_EXTRAS
     about = report.circumstances(_command(), options.scale, options.rounds, extras)
+    contestants = _contestants(options, work)
     spark = session.start(work, event_log=events, extras=extras)
     results: list[CaseResult] = []
     try:
-        contestants: list[Contestant] = [Ours(), BuiltIn()]
-        if not options.drawn:
-            contestants += [DeltaRs(), Floor(work / "floor")]
-        if options.iceberg:
-            contestants += map(iceberg.Iceberg, iceberg.MODES)
         templates = Templates(spark, options.home / "tables", options.scale)
         runner = Runner(spark, templates, contestants, work=work, rounds=options.rounds)
         if not options.quick:
@@ -100,6 +100,17 @@ def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: ar
     return 1 if failures else 0
 
 
+def _contestants(options: argparse.Namespace, work: Path) -> list[Contestant]:
+    contestants: list[Contestant] = [Ours(), BuiltIn()]
+    if options.against:
+        contestants.append(OfOtherCommit(options.against, work))
+    elif not options.drawn:
+        contestants += [DeltaRs(), Floor(work / "floor")]
+    if options.iceberg:
+        contestants += map(iceberg.Iceberg, iceberg.MODES)
+    return contestants
+
+
 def _run_cold(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
     failed = False
     for case in cases:
@@ -123,7 +134,9 @@ def _command() -> str:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cases or groups of cases, see --list")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="cases or groups, see --list; with --drawn their numbers"
+    )
     parser.add_argument("--quick", action="store_true", help="a minute's look: few cases, few rows, one round")
     parser.add_argument("--scale", type=float, help="factor on the tables' rows (default: 1, that is 4 million rows)")
     parser.add_argument("--rounds", type=int, help=f"rounds that count, after one to warm up (default: {ROUNDS})")
@@ -148,6 +161,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--drawn", type=int, default=0, metavar="N", help="so many cases drawn by chance, ours and the built-in MERGE"
     )
     parser.add_argument("--seed", type=int, default=1, help="with --drawn: which ones (default: 1)")
+    parser.add_argument(
+        "--against", metavar="REVISION", help="the engine of another commit as well: what a change gains or costs"
+    )
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
     parser.add_argument(
         "--with",
@@ -163,9 +179,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.iceberg and (options.cold or options.earlier):
         parser.error("--iceberg goes with neither --cold nor --with")
-    if options.drawn and (options.only or options.cold or options.scaling or options.iceberg):
-        parser.error("--drawn goes with none of --only, --cold, --scaling and --iceberg")
-    if not options.only:
+    if options.drawn and (options.cold or options.scaling or options.iceberg):
+        parser.error("--drawn goes with none of --cold, --scaling and --iceberg")
+    if options.against and (options.cold or options.iceberg or options.docs):
+        parser.error("--against goes with none of --cold, --iceberg and --docs")
+    if not options.only and not options.drawn:
         options.only = _by_default(options)
     options.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
     options.rounds = options.rounds or (1 if options.quick else ROUNDS)

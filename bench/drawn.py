@@ -6,7 +6,7 @@ The other cases are known to those who work on the engine. These tell what becom
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_delta_merge.config import (
@@ -125,13 +125,20 @@ class _Source:
         return f"{of_table}_new_{self.new:g}" if self.new else of_table
 
 
-def drawn_cases(count: int, seed: int) -> list[Case]:
-    """So many merges, each drawn for itself: more of the same seed begin with the same."""
-    numbers = range(1, count + 1)
-    return [_drawn(number, random.Random(f"{seed} {number}")) for number in numbers]  # noqa: S311 - no secrets
+def drawn_cases(count: int, seed: int, only: Sequence[str] = ()) -> list[Case]:
+    """So many merges, each drawn for itself: more of the same seed begin with the same.
+
+    :param only: numbers of some of them, if not all are wanted.
+    :raises ValueError: when there is no case of such a number.
+    """
+    numbers = [f"{number:02}" for number in range(1, count + 1)]
+    if unknown := [number for number in only if number.zfill(2) not in numbers]:
+        raise ValueError(f"No case drawn is number {', '.join(unknown)}; there are 1 to {count}.")
+    wanted = [number.zfill(2) for number in only] or numbers
+    return [_drawn(number, random.Random(f"{seed} {int(number)}")) for number in wanted]  # noqa: S311 - no secrets
 
 
-def _drawn(number: int, chance: random.Random) -> Case:
+def _drawn(number: str, chance: random.Random) -> Case:
     table, told_table = _table(chance)
     changed = chance.choice(list(_CHANGED))
     source = _Source(
@@ -141,7 +148,7 @@ def _drawn(number: int, chance: random.Random) -> Case:
         changed=_CHANGED[changed],
     )
     on, kind = chance.choice(_KEYS), chance.choice(list(_CLAUSES))
-    told = [f"{number:02}", told_table, str(source), changed, "by", *on, kind]
+    told = [number, told_table, str(source), changed, "by", *on, kind]
     return Case(
         name="_".join(filter(None, told)),
         regime=_regime(table, source),

@@ -19,6 +19,7 @@ from bench.data import Templates
 from bench.drawn import drawn_cases
 from bench.event_log import Stage, covered_ms
 from bench.floor import Floor, bytes_of_commit
+from bench.other_commit import OfOtherCommit, require_commit
 from bench.report import circumstances, header, markdown, save, summary, table_row
 from bench.runner import CaseResult, Outcome, Runner
 from bench.saved import joined, read
@@ -152,6 +153,32 @@ def test_contestants_by_request_have_columns_of_their_own() -> None:
 
 
 @pytest.mark.slow
+def test_the_engine_of_another_commit_merges_beside_this_one(spark: SparkSession, home: Path, tmp_path: Path) -> None:
+    class Witness(OfOtherCommit):
+        def merge(self, run: Run) -> Facts:
+            facts = super().merge(run)
+            seen.append((self._modules["airflow_delta_merge.engine"].__file__, facts.how))
+            return facts
+
+    seen: list[tuple[str | None, str]] = []
+    other = Witness("HEAD", tmp_path)
+    result = run(spark, home, "small_table", Ours(), BuiltIn(), other)
+    assert result.failures == []
+    assert len(result.outcomes["ours at HEAD"].durations_ms) == 1
+    assert [file for file, _ in seen] == [str(tmp_path / "other_commit" / "airflow_delta_merge/engine/__init__.py")] * 2
+    assert all(how.startswith("ClassicMergeExecutor: ") for _, how in seen)
+    here = sys.modules["airflow_delta_merge.engine"].__file__
+    assert here == str(ROOT / "airflow_delta_merge/engine/__init__.py")
+    assert not [path for path in sys.path if path.startswith(str(tmp_path))]
+
+
+def test_a_commit_that_does_not_exist_is_told() -> None:
+    require_commit("HEAD")
+    with pytest.raises(ValueError, match="no commit 'no-such-commit'"):
+        require_commit("no-such-commit")
+
+
+@pytest.mark.slow
 def test_cases_are_drawn_by_chance(tmp_path: Path) -> None:
     seed = "8"  # any whose first case has source rows in a table this small
     said, _, saved = run_tiny(tmp_path, "--drawn", "1", "--seed", seed, contestants=("ours", "built-in"))
@@ -174,6 +201,9 @@ def test_a_seed_draws_the_same_cases() -> None:
     assert len({case.name for case in cases}) == 30
     assert drawn_cases(10, seed=7) == cases[:10]
     assert drawn_cases(10, seed=8) != cases[:10]
+    assert drawn_cases(10, seed=7, only=["3", "08"]) == [cases[2], cases[7]]
+    with pytest.raises(ValueError, match="number 11; there are 1 to 10"):
+        drawn_cases(10, seed=7, only=["11"])
 
 
 def test_the_summary_tells_what_is_left_to_gain() -> None:
