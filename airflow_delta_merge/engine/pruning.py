@@ -128,7 +128,7 @@ def choose_files(
     by_range = transaction.table_size[0] if listed is None else len(positions({}))
     if transaction.table_size[0] >= settings.cluster_keys_from and by_range > 1:
         clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
-        some = None if listed is None else source.first_rows(_SAMPLED_ROWS)
+        some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
             clusters = key_clusters(source, clustered)

@@ -48,11 +48,15 @@ class MaterializedSource:
         """The rows, hinted for a broadcast if they are few."""
         return F.broadcast(self.frame) if self.is_small else self.frame
 
-    def first_rows(self, count: int) -> MaterializedSource | None:
-        """So many of the rows, with the statistics of all; None if all are not many times as many."""
+    def some_rows(self, count: int) -> MaterializedSource | None:
+        """About so many of the rows, from all over, with the statistics of all; None if all are not many times as many.
+
+        Neighbours lead to the same files, so that the first rows would tell little of the others.
+        """
         if self.num_rows < count * _MANY_TIMES:
             return None
-        return replace(self, frame=self.frame.limit(count), num_rows=count)
+        is_chosen = F.col(self.row_id) % F.lit(self.num_rows // count) == 0
+        return replace(self, frame=self.frame.filter(is_chosen), num_rows=count)
 
     def release(self) -> None:
         """Give back the memory and disk that the rows take."""

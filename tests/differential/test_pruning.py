@@ -171,7 +171,9 @@ def searches_for_clusters(
             16,
             [40],
         ),
-        # The first forty are in one file, all are in three.
+        # The first forty are in four of the files, but so are the forty after them in others.
+        ("SELECT {columns} FROM range(0, 1600, 10)", 16, [40]),
+        # All are in three of sixteen files, and some of them know no better.
         (ids("5, 105", "1505, 1605"), 3, [40, 200]),
         ("SELECT {columns} FROM range(5, 15)", 1, []),
     ],
