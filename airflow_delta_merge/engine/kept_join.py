@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
 
-#: To open a file takes longer than to read a small one, so more of them are left to several tasks.
-MOST_FILES = 16
+#: To open a file takes longer than to read a small one, and one task opens them one after another. Two phases open each
+#: twice, but by all cores: the more these are, the fewer files are left to one task.
+_FILES_FOR_ONE_CORE = 128
+_FILES_FOR_MANY_CORES = 16
 #: Repeated values take next to nothing in a file, but a row is a row to the task.
 MOST_ROWS = 500_000
 
@@ -79,11 +81,15 @@ def fits_one_task(merge: MergeContext, most_bytes: int) -> bool:
     """
     candidates, source = merge.candidates, merge.source
     return (
-        0 < candidates.count <= MOST_FILES
+        0 < candidates.count <= _most_files(merge)
         and candidates.num_bytes + source.num_bytes <= most_bytes
         and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
         and bool(merge.statement.equalities)
     )
+
+
+def _most_files(merge: MergeContext) -> int:
+    return max(_FILES_FOR_MANY_CORES, _FILES_FOR_ONE_CORE // merge.gateway.default_parallelism())
 
 
 def in_one_task(target: DataFrame, source: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.delta_jvm import Gateway
+from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
@@ -69,3 +71,19 @@ def test_no_stage_more_for_more_files(spark: SparkSession, tmp_path: Path, kind:
         assert "joined once" in result.executor_reason
         stages[files] = len(found)
     assert stages[4] == stages[1]
+
+
+@pytest.mark.parametrize(("cores", "how"), [(2, "joined once"), (8, "the source is broadcast")])
+def test_the_more_cores_the_fewer_files_are_left_to_one_task(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, how: str
+) -> None:
+    table = tmp_path / "t"
+    spark.range(0, 200, 1, 20).selectExpr("id", "id AS v").write.format("delta").save(str(table))
+    monkeypatch.setattr(Gateway, "default_parallelism", lambda _: cores)
+    source = "(SELECT id * 10 AS id, -1L AS v FROM range(21)) s"
+    with session_settings(spark, IN_TWO_PHASES):
+        result, _ = merged_as_by_the_builtin(
+            spark, table, tmp_path / "merged", f"MERGE INTO {{t}} t USING {source} ON t.id = s.id {UPSERT}"
+        )
+    assert (result.num_touched_files, result.num_updated_rows, result.num_inserted_rows) == (20, 20, 1)
+    assert how in result.executor_reason
