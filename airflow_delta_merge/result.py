@@ -39,7 +39,7 @@ class MergeResult:
     :param num_deletion_vectors_removed: deletion vectors that went away with their file.
     :param num_deletion_vectors_updated: files whose deletion vector was replaced.
     :param source_storage_level: where the source's rows were kept during the merge, as Spark names it; empty when
-        nothing was read.
+        they were not.
     :param source_materialization_reason: why they were kept: Delta's own reason, or this engine's.
     :param metrics: all merge metrics by Delta's names, as in the table's history.
     :param durations_ms: milliseconds by phase: ``resolve``, ``source``, ``scan``, ``rewrite``, ``commit``, ``total``;

@@ -360,6 +360,22 @@ def _on_large_table(case: Case) -> Case:
     return replace(case, name=f"large_{case.name}", table=table, group="large")
 
 
+#: A table whose rows were all deleted has no files, as a new one.
+_EMPTIED = replace(EVENTS, name="events_emptied", then="DELETE FROM {table}")
+_FIRST_LOADS = [
+    Case(
+        name=f"first_load_{what}",
+        regime=Regime.MUCH_TO_CHANGE,
+        table=_EMPTIED,
+        source="SELECT * FROM {table} VERSION AS OF 0",
+        on=("id",),
+        clauses=clauses,
+        group="first_load",
+        in_default=False,
+    )
+    for what, clauses in (("upsert", UPSERT), ("insert_only", INSERT))
+]
+
 SCALING_GROUP = "scaling"
 #: A table that grows by the file, the same four files touched.
 _SCALING = [
@@ -419,5 +435,6 @@ def own_cases() -> list[Case]:
         *(_on_large_table(case) for case in (*plain, *with_vectors) if case.name in _LARGE),
         *(_with_deletion_vectors_there(case) for case in plain if case.name in _ALSO_WITH_DELETION_VECTORS_THERE),
         *_FILES,
+        *_FIRST_LOADS,
         *_SCALING,
     ]

@@ -69,7 +69,7 @@ class ClassicMergeExecutor:
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
             touched = self._touched_by_kept_join() if is_small(merge) else self._touched_by_matches()
-        set_skipping_metrics(merge)
+        set_skipping_metrics(merge, merge.candidates)
         return touched
 
     def _touched_by_kept_join(self) -> TouchedFiles:
@@ -295,7 +295,7 @@ class ClassicMergeExecutor:
             done = write_in_one_pass(merge)
         if done is None:
             return None
-        set_skipping_metrics(merge)
+        set_skipping_metrics(merge, merge.candidates)
         if done.files is None:
             self._count_rows(merge.transaction.file_set(merge.gateway.seq([])), done.rows_of_clause)
             return self._write_inserts_alone(lambda: merge.source.frame), 0

@@ -15,7 +15,7 @@ from airflow_delta_merge.engine.output import clause_number, column_of_clause
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
-    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 
 class InsertOnlyMergeExecutor:
@@ -34,7 +34,7 @@ class InsertOnlyMergeExecutor:
     def find_unmatched(self) -> DataFrame:
         """The source rows that match no row of the candidate files."""
         merge = self._merge
-        set_skipping_metrics(merge)
+        set_skipping_metrics(merge, merge.candidates)
         return self._unmatched(merge.candidates)
 
     def _unmatched(self, candidates: FileSet) -> DataFrame:
@@ -55,7 +55,7 @@ class InsertOnlyMergeExecutor:
 
 
 def inserted_rows(
-    merge: MergeContext,
+    merge: StartedMerge,
     unmatched: DataFrame,
     *,
     tracking: Sequence[TrackingColumn] = (),
@@ -91,7 +91,7 @@ def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
     return added
 
 
-def set_adding_metrics(merge: MergeContext, added: FileSet) -> None:
+def set_adding_metrics(merge: StartedMerge, added: FileSet) -> None:
     """Set the metrics of files that were written and are added to the table."""
     merge.metrics.set(
         numTargetFilesAdded=added.count,
@@ -100,9 +100,8 @@ def set_adding_metrics(merge: MergeContext, added: FileSet) -> None:
     )
 
 
-def set_skipping_metrics(merge: MergeContext) -> None:
+def set_skipping_metrics(merge: StartedMerge, candidates: FileSet) -> None:
     """Set the metrics of files before and after data skipping."""
-    candidates = merge.candidates
     num_files, num_bytes = merge.transaction.table_size
     merge.metrics.set(
         numTargetFilesBeforeSkipping=num_files,

@@ -44,17 +44,13 @@ class ColumnNames:
 
 
 @dataclass(frozen=True)
-class MergeContext:
-    """One merge after its source was materialized.
+class StartedMerge:
+    """One merge in its transaction, before its source was read.
 
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param transaction: the transaction on the target.
     :param write: where files are written and committed.
-    :param source: the source's rows.
-    :param candidates: the files that may hold a row which must be looked at.
-    :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
-        condition itself would not.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
     :param settings: what the session says of the engine's shortcuts.
@@ -65,9 +61,6 @@ class MergeContext:
     statement: ResolvedMerge
     transaction: MergeTransaction
     write: TransactionalWrite
-    source: MaterializedSource
-    candidates: FileSet
-    row_predicates: Sequence[Column]
     names: ColumnNames
     metrics: MergeMetrics
     settings: Settings
@@ -99,6 +92,21 @@ class MergeContext:
         named = [value.alias(name) for value, name in zip(values, names, strict=False)]
         tracked = zip(values[len(names) :], tracking, strict=True)
         return named + [self.transaction.target.tracking_alias(value, column) for value, column in tracked]
+
+
+@dataclass(frozen=True)
+class MergeContext(StartedMerge):
+    """One merge after its source was materialized.
+
+    :param source: the source's rows.
+    :param candidates: the files that may hold a row which must be looked at.
+    :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
+        condition itself would not.
+    """
+
+    source: MaterializedSource
+    candidates: FileSet
+    row_predicates: Sequence[Column]
 
     def source_without(self, matched_ids: DataFrame) -> DataFrame:
         """The source rows that are not among the matched ones.

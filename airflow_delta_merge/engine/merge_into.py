@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeEngine, MergeGuards
+from airflow_delta_merge.engine import first_load
 from airflow_delta_merge.engine.builtin_merge import BuiltInMergeExecutor
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
@@ -22,7 +23,7 @@ from airflow_delta_merge.engine.delta_jvm import (
 )
 from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
 from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
-from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
+from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
@@ -47,6 +48,9 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: No bounds on what a merge does.
 NO_GUARDS = MergeGuards()
+
+#: Why one is not.
+READ_ONCE = "its rows are read once"
 
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
@@ -149,6 +153,10 @@ class MergeIntoCommand:
             if self._engine is MergeEngine.BUILTIN:
                 with self._described("find and write changes"):
                     self._commit(transaction, self._execute_builtin(transaction))
+            elif (first := self._first_load(transaction)) is not None:
+                with self._described("write the first rows"):
+                    actions = first_load.write_first_rows(first)
+                self._commit(transaction, actions)
             else:
                 with self._context(transaction) as context:
                     with self._described("find and write changes"):
@@ -163,6 +171,9 @@ class MergeIntoCommand:
     def _plan_attempt(self, explain: bool) -> MergePlan:
         with self._transaction() as transaction:
             transaction.prepare()
+            if (first := self._first_load(transaction)) is not None:
+                with self._described("plan"):
+                    return self._plan_first_load(first, explain=explain)
             with self._context(transaction) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
@@ -185,10 +196,23 @@ class MergeIntoCommand:
         finally:
             transaction.close()
 
+    def _started(self, transaction: MergeTransaction) -> StartedMerge:
+        return StartedMerge(
+            gateway=self._gateway,
+            statement=self._statement,
+            transaction=transaction,
+            write=TransactionalWrite(self._gateway, transaction, self._settings),
+            names=ColumnNames(),
+            metrics=self._metrics,
+            settings=self._settings,
+            update_only_changed=self._update_only_changed,
+        )
+
     @contextmanager
     def _context(self, transaction: MergeTransaction) -> Iterator[MergeContext]:
         """Materialize the source and find out what it tells of the target."""
-        metrics, names = self._metrics, ColumnNames()
+        started = self._started(transaction)
+        metrics, names = started.metrics, started.names
         self._storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
@@ -222,17 +246,7 @@ class MergeIntoCommand:
                 search = choose_files(self._statement, transaction, keys, source, settings)
             _log.info("Searching %s of %s files for matches", search.candidates.count, transaction.table_size[0])
             yield MergeContext(
-                gateway=self._gateway,
-                statement=self._statement,
-                transaction=transaction,
-                write=TransactionalWrite(self._gateway, transaction, settings),
-                source=source,
-                candidates=search.candidates,
-                row_predicates=search.row_predicates,
-                names=names,
-                metrics=metrics,
-                settings=settings,
-                update_only_changed=self._update_only_changed,
+                **vars(started), source=source, candidates=search.candidates, row_predicates=search.row_predicates
             )
         finally:
             source.release()
@@ -285,6 +299,15 @@ class MergeIntoCommand:
         changes = FoundChanges(inserted, files, num_bytes)
         check_guards(self._gateway, context.transaction, context.metrics.values, self._guards, changes)
 
+    def _first_load(self, transaction: MergeTransaction) -> StartedMerge | None:
+        """The merge, if it writes the source as it is read; None where that must be looked at before."""
+        started = self._started(transaction)
+        if self._guards != NO_GUARDS or not first_load.is_first_load(started):
+            return None
+        self._executor, self._reason = InsertOnlyMergeExecutor.__name__, first_load.REASON
+        self._storage_level, self._materialization = "", READ_ONCE
+        return started
+
     def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
         executor = BuiltInMergeExecutor(self._gateway, transaction, self._metrics)
         self._executor, self._reason = type(executor).__name__, executor.reason
@@ -320,6 +343,12 @@ class MergeIntoCommand:
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:
             touched.release()
+
+    def _plan_first_load(self, first: StartedMerge, *, explain: bool) -> MergePlan:
+        rows = first_load.first_rows(first)
+        num_rows = rows.count()
+        self._metrics.set(numSourceRows=num_rows, numTargetRowsInserted=num_rows)
+        return self._merge_plan(0, {"inserted rows": rows} if explain else {})
 
     def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
         values = self._metrics.values

@@ -38,6 +38,7 @@ class Settings:
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
     :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
         joined once, in one task, and the rows kept; four times as much is joined so where no row must be kept.
+    :param first_load: ``firstLoad.enabled``: whether a source is written as it is read where the table has no files.
     :param one_pass: ``onePass.enabled``: whether a merge that is expected to touch all candidate files writes the new
         ones in the pass that joins them with the source.
     :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a source that takes
@@ -56,6 +57,7 @@ class Settings:
     update_from_source: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
+    first_load: bool = True
     one_pass: bool = True
     one_pass_from_rows: int = 25
     footer_statistics_from_bytes: int = 4 * 1024 * 1024
@@ -77,6 +79,7 @@ class Settings:
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
+            first_load=_flag(gateway, "firstLoad.enabled", cls.first_load),
             one_pass=_flag(gateway, "onePass.enabled", cls.one_pass),
             one_pass_from_rows=_number(gateway, "onePassFromRows", cls.one_pass_from_rows),
             footer_statistics_from_bytes=_number(

@@ -51,7 +51,10 @@ WAYS = {
         "spark.deltaMerge.joinOnceBytes": "0",
     },
     "ours_as_small": {},
-    "ours_as_small_in_two_phases": {"spark.deltaMerge.onePass.enabled": "false"},
+    "ours_as_small_in_two_phases": {
+        "spark.deltaMerge.onePass.enabled": "false",
+        "spark.deltaMerge.firstLoad.enabled": "false",
+    },
     "ours_as_large": {
         "spark.deltaMerge.useChecksum.enabled": "false",
         "spark.deltaMerge.pruneFromBytes": "0",

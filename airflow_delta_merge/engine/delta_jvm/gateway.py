@@ -216,6 +216,10 @@ class Gateway:
                 return int(info.memSize()) + int(info.diskSize())
         return 0
 
+    def estimated_bytes(self, frame: DataFrame) -> int:
+        """What Spark takes for the size of a DataFrame before it is computed, often far too much."""
+        return int(str(jdf(frame).queryExecution().optimizedPlan().stats().sizeInBytes()))
+
     def explained(self, frame: DataFrame) -> str:
         """Spark's physical plan for a DataFrame, in its formatted form."""
         mode = self.java_class("org.apache.spark.sql.execution.ExplainMode").fromString("formatted")
