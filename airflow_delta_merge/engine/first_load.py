@@ -54,7 +54,8 @@ def write_first_rows(merge: StartedMerge) -> JavaObject:
     """
     statement, transaction = merge.statement, merge.transaction
     # They count as read, so that of two first loads at a time one is in conflict with the other.
-    no_files = transaction.filter_files(candidate_predicates(statement, statement.target_only_conjuncts))
+    predicates = candidate_predicates(statement, statement.target_only_conjuncts)
+    no_files = transaction.filter_files(predicates) if predicates else transaction.all_files()
     set_skipping_metrics(merge, no_files)
     num_bytes = min(merge.gateway.estimated_bytes(statement.source_frame()), _MOST_BYTES)
     with merge.metrics.phase("rewrite", "rewriteTimeMs"):
