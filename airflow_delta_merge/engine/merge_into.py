@@ -306,6 +306,7 @@ class MergeIntoCommand:
             return None
         self._executor, self._reason = InsertOnlyMergeExecutor.__name__, first_load.REASON
         self._storage_level, self._materialization = "", READ_ONCE
+        _log.info("The table has no files: appending the source as it is read")
         return started
 
     def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -177,6 +178,15 @@ def test_a_first_load_reads_the_partitions_of_its_condition_only(
     result = merged(spark, tmp_path / "t", on=on, layout="PARTITIONED BY (age)")
     assert (result.executor_reason, result.version_read, result.version) == (REASON, 0, 2)
     assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 4 + 1
+
+
+def test_log_tells_what_a_merge_is_at(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="airflow_delta_merge")
+    merged(spark, tmp_path / "t")
+    assert "The table has no files: appending the source as it is read" in caplog.messages
+    merge_sql(spark, f"MERGE INTO delta.`{tmp_path / 't'}` t USING ({PEOPLE_SOURCE}) s ON t.id = s.id {UPSERT}")
+    assert any(message.startswith("Read the source: 4 rows, ") for message in caplog.messages)
+    assert "Searching 1 of 1 files for matches" in caplog.messages
 
 
 def test_rows_of_many_tasks_are_not_brought_into_one(spark: SparkSession, tmp_path: Path) -> None:
