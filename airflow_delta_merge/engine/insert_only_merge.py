@@ -83,8 +83,16 @@ def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
     """Append what the insert clauses make of ``unmatched`` and set the metrics of added files."""
     if merge.source.num_rows == 0:
         return merge.gateway.seq([])
+    return append_rows(merge, unmatched, input_bytes=merge.source.num_bytes)
+
+
+def append_rows(merge: StartedMerge, unmatched: DataFrame, *, input_bytes: int) -> JavaObject:
+    """As :func:`write_inserts`, of a merge whose source need not have been read.
+
+    :param input_bytes: a rough size of ``unmatched``.
+    """
     rows = inserted_rows(merge, unmatched)
-    added = merge.write.write_files(rows, input_bytes=merge.source.num_bytes)
+    added = merge.write.write_files(rows, input_bytes=input_bytes)
     files = merge.transaction.file_set(added)
     set_adding_metrics(merge, files)
     merge.metrics.set(numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count())

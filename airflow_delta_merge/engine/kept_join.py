@@ -81,15 +81,17 @@ def fits_one_task(merge: MergeContext, most_bytes: int) -> bool:
     """
     candidates, source = merge.candidates, merge.source
     return (
-        0 < candidates.count <= _most_files(merge)
+        candidates.count > 0
+        and _are_few_files(merge)
         and candidates.num_bytes + source.num_bytes <= most_bytes
         and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
         and bool(merge.statement.equalities)
     )
 
 
-def _most_files(merge: MergeContext) -> int:
-    return max(_FILES_FOR_MANY_CORES, _FILES_FOR_ONE_CORE // merge.gateway.default_parallelism())
+def _are_few_files(merge: MergeContext) -> bool:
+    count = merge.candidates.count
+    return count <= _FILES_FOR_MANY_CORES or count * merge.gateway.default_parallelism() <= _FILES_FOR_ONE_CORE
 
 
 def in_one_task(target: DataFrame, source: DataFrame) -> tuple[DataFrame, DataFrame]:

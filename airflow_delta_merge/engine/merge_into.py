@@ -49,11 +49,11 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 #: No bounds on what a merge does.
 NO_GUARDS = MergeGuards()
 
-#: Why one is not.
-READ_ONCE = "its rows are read once"
-
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
+
+#: Why a source is not materialized.
+READ_ONCE = "its rows are read once"
 
 
 @contextmanager
@@ -153,12 +153,12 @@ class MergeIntoCommand:
             if self._engine is MergeEngine.BUILTIN:
                 with self._described("find and write changes"):
                     self._commit(transaction, self._execute_builtin(transaction))
-            elif (first := self._first_load(transaction)) is not None:
+            elif self._is_first_load(started := self._started(transaction)):
                 with self._described("write the first rows"):
-                    actions = first_load.write_first_rows(first)
+                    actions = first_load.write_first_rows(started)
                 self._commit(transaction, actions)
             else:
-                with self._context(transaction) as context:
+                with self._context(started) as context:
                     with self._described("find and write changes"):
                         actions = self._execute(context)
                     self._commit(transaction, actions)
@@ -171,10 +171,11 @@ class MergeIntoCommand:
     def _plan_attempt(self, explain: bool) -> MergePlan:
         with self._transaction() as transaction:
             transaction.prepare()
-            if (first := self._first_load(transaction)) is not None:
+            started = self._started(transaction)
+            if self._is_first_load(started):
                 with self._described("plan"):
-                    return self._plan_first_load(first, explain=explain)
-            with self._context(transaction) as context, self._described("plan"):
+                    return self._plan_first_load(started, explain=explain)
+            with self._context(started) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
     @cached_property
@@ -209,10 +210,9 @@ class MergeIntoCommand:
         )
 
     @contextmanager
-    def _context(self, transaction: MergeTransaction) -> Iterator[MergeContext]:
+    def _context(self, started: StartedMerge) -> Iterator[MergeContext]:
         """Materialize the source and find out what it tells of the target."""
-        started = self._started(transaction)
-        metrics, names = started.metrics, started.names
+        transaction, metrics, names = started.transaction, started.metrics, started.names
         self._storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._materialization = str(reason) if needed else OWN_REASON
@@ -299,15 +299,14 @@ class MergeIntoCommand:
         changes = FoundChanges(inserted, files, num_bytes)
         check_guards(self._gateway, context.transaction, context.metrics.values, self._guards, changes)
 
-    def _first_load(self, transaction: MergeTransaction) -> StartedMerge | None:
-        """The merge, if it writes the source as it is read; None where that must be looked at before."""
-        started = self._started(transaction)
+    def _is_first_load(self, started: StartedMerge) -> bool:
+        """Whether the merge writes the source as it is read, and says so."""
         if self._guards != NO_GUARDS or not first_load.is_first_load(started):
-            return None
+            return False
         self._executor, self._reason = InsertOnlyMergeExecutor.__name__, first_load.REASON
         self._storage_level, self._materialization = "", READ_ONCE
         _log.info("The table has no files: appending the source as it is read")
-        return started
+        return True
 
     def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
         executor = BuiltInMergeExecutor(self._gateway, transaction, self._metrics)
@@ -324,9 +323,8 @@ class MergeIntoCommand:
     def _plan(self, context: MergeContext, *, explain: bool) -> MergePlan:
         if self._inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
-            rows = {"inserted rows": inserted_rows(context, inserts.find_unmatched())}
+            rows = {"inserted rows": self._counted_inserts(context, inserts.find_unmatched())}
             self._executor, self._reason = type(inserts).__name__, inserts.reason
-            context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
             return self._merge_plan(0, rows if explain else {})
         classic = ClassicMergeExecutor(context)
         touched = classic.find_touched_files()
@@ -336,8 +334,7 @@ class MergeIntoCommand:
             if self._touched and classic.writes_new_versions:
                 rows["rewritten rows"] = classic.new_versions(touched)[0]
             if context.insert_clauses:
-                rows["inserted rows"] = inserted_rows(context, classic.unmatched_rows(touched))
-                context.metrics.set(numTargetRowsInserted=rows["inserted rows"].count())
+                rows["inserted rows"] = self._counted_inserts(context, classic.unmatched_rows(touched))
             self._executor, self._reason = type(classic).__name__, classic.told(touched)
             if self._touched == context.candidates.count and is_likely_to_touch_all(context):
                 self._reason = classic.told_of_one_pass(self._touched)
@@ -345,11 +342,16 @@ class MergeIntoCommand:
         finally:
             touched.release()
 
-    def _plan_first_load(self, first: StartedMerge, *, explain: bool) -> MergePlan:
-        rows = first_load.first_rows(first)
-        num_rows = rows.count()
-        self._metrics.set(numSourceRows=num_rows, numTargetRowsInserted=num_rows)
-        return self._merge_plan(0, {"inserted rows": rows} if explain else {})
+    def _plan_first_load(self, started: StartedMerge, *, explain: bool) -> MergePlan:
+        rows = {"inserted rows": self._counted_inserts(started, self._statement.source_frame())}
+        self._metrics.set(numSourceRows=self._metrics.values["numTargetRowsInserted"])
+        return self._merge_plan(0, rows if explain else {})
+
+    def _counted_inserts(self, merge: StartedMerge, unmatched: DataFrame) -> DataFrame:
+        """What the insert clauses make of source rows without a match; sets the metric of how many that are."""
+        rows = inserted_rows(merge, unmatched)
+        merge.metrics.set(numTargetRowsInserted=rows.count())
+        return rows
 
     def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
         values = self._metrics.values

@@ -142,8 +142,7 @@ def choose_files(
         if chosen is not None:
             return Search(chosen, matching)
     of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
-    candidates = candidate_predicates(statement, of_files)
-    return Search(transaction.filter_files(candidates) if candidates else transaction.all_files(), matching)
+    return Search(candidate_files(statement, transaction, of_files), matching)
 
 
 def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
@@ -184,6 +183,12 @@ def row_predicates(
     """
     matching = statement.target_only_conjuncts
     return matching + [key.predicate(statistics, clusters.get(key.name)) for key in keys]
+
+
+def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, matching: Sequence[Column]) -> FileSet:
+    """The files that :func:`candidate_predicates` leave, which count as read; all where there are none."""
+    predicates = candidate_predicates(statement, matching)
+    return transaction.filter_files(predicates) if predicates else transaction.all_files()
 
 
 def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:

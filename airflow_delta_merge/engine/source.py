@@ -51,12 +51,13 @@ class MaterializedSource:
     def some_rows(self, count: int) -> MaterializedSource | None:
         """About so many of the rows, from all over, with the statistics of all; None if all are not many times as many.
 
-        Neighbours lead to the same files, so that the first rows would tell little of the others.
+        Neighbours lead to the same files, so that the first rows would tell little of the others. To find these, all
+        rows are looked at, and their number stays that of all.
         """
         if self.num_rows < count * _MANY_TIMES:
             return None
         is_chosen = F.col(self.row_id) % F.lit(self.num_rows // count) == 0
-        return replace(self, frame=self.frame.filter(is_chosen), num_rows=count)
+        return replace(self, frame=self.frame.filter(is_chosen))
 
     def release(self) -> None:
         """Give back the memory and disk that the rows take."""

@@ -19,7 +19,8 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import first_load, merge, merge_sql, plan
-from airflow_delta_merge.engine.first_load import REASON, first_rows
+from airflow_delta_merge.engine.first_load import REASON
+from airflow_delta_merge.engine.insert_only_merge import append_rows
 from airflow_delta_merge.engine.merge_into import READ_ONCE
 from tests.differential.cases import PEOPLE_SOURCE, Case, Table
 from tests.differential.harness import WAYS, Harness
@@ -28,6 +29,7 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_delta_merge.engine.delta_jvm import JavaObject
     from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.result import MergeResult
 
@@ -167,13 +169,13 @@ def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guard
 def test_a_first_load_reads_the_partitions_of_its_condition_only(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rows_after_another_load(started: StartedMerge) -> DataFrame:
+    def append_after_another_load(merge: StartedMerge, source: DataFrame, *, input_bytes: int) -> JavaObject:
         insert = f"INSERT INTO delta.`{tmp_path / 't'}` VALUES (7, 'gil', 17)"
         with ThreadPoolExecutor() as another:  # this thread has the merge's transaction
             another.submit(lambda: spark.newSession().sql(insert).collect()).result()
-        return first_rows(started)
+        return append_rows(merge, source, input_bytes=input_bytes)
 
-    monkeypatch.setattr(first_load, "first_rows", rows_after_another_load)
+    monkeypatch.setattr(first_load, "append_rows", append_after_another_load)
     on = "t.id = s.id AND t.age = 41"
     result = merged(spark, tmp_path / "t", on=on, layout="PARTITIONED BY (age)")
     assert (result.executor_reason, result.version_read, result.version) == (REASON, 0, 2)
