@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 
+def inserts_only(merge: StartedMerge) -> bool:
+    """Whether the merge has insert clauses alone, and the session lets it pass over several matches of a row."""
+    insert_only = bool(merge.insert_clauses) and not merge.target_clauses
+    return insert_only and merge.gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
+
+
 class InsertOnlyMergeExecutor:
     """Writes source rows that match nothing, for merges with insert clauses only.
 

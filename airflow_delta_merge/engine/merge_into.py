@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeEngine, MergeGuards
-from airflow_delta_merge.engine import first_load
+from airflow_delta_merge.engine import read_once
 from airflow_delta_merge.engine.builtin_merge import BuiltInMergeExecutor
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
@@ -22,7 +22,12 @@ from airflow_delta_merge.engine.delta_jvm import (
     without_call_sites,
 )
 from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
-from airflow_delta_merge.engine.insert_only_merge import InsertOnlyMergeExecutor, inserted_rows, write_inserts
+from airflow_delta_merge.engine.insert_only_merge import (
+    InsertOnlyMergeExecutor,
+    inserted_rows,
+    inserts_only,
+    write_inserts,
+)
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
@@ -153,9 +158,9 @@ class MergeIntoCommand:
             if self._engine is MergeEngine.BUILTIN:
                 with self._described("find and write changes"):
                     self._commit(transaction, self._execute_builtin(transaction))
-            elif self._is_first_load(started := self._started(transaction)):
-                with self._described("write the first rows"):
-                    actions = first_load.write_first_rows(started)
+            elif self._reads_once(started := self._started(transaction)):
+                with self._described("find and write changes"):
+                    actions = read_once.write_unmatched_rows(started, self._reason)
                 self._commit(transaction, actions)
             else:
                 with self._context(started) as context:
@@ -172,9 +177,9 @@ class MergeIntoCommand:
         with self._transaction() as transaction:
             transaction.prepare()
             started = self._started(transaction)
-            if self._is_first_load(started):
+            if self._reads_once(started):
                 with self._described("plan"):
-                    return self._plan_first_load(started, explain=explain)
+                    return self._plan_read_once(started, explain=explain)
             with self._context(started) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
@@ -266,7 +271,7 @@ class MergeIntoCommand:
 
     def _execute(self, context: MergeContext) -> JavaObject:
         """Run the executor that fits; give the file actions to commit."""
-        if self._inserts_only(context):
+        if inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
             unmatched = inserts.find_unmatched()
             self._check_guards(context, lambda: unmatched)
@@ -299,13 +304,14 @@ class MergeIntoCommand:
         changes = FoundChanges(inserted, files, num_bytes)
         check_guards(self._gateway, context.transaction, context.metrics.values, self._guards, changes)
 
-    def _is_first_load(self, started: StartedMerge) -> bool:
+    def _reads_once(self, started: StartedMerge) -> bool:
         """Whether the merge writes the source as it is read, and says so."""
-        if self._guards != NO_GUARDS or not first_load.is_first_load(started):
+        reason = None if self._guards != NO_GUARDS else read_once.reason_to_read_once(started)
+        if reason is None:
             return False
-        self._executor, self._reason = InsertOnlyMergeExecutor.__name__, first_load.REASON
+        self._executor, self._reason = InsertOnlyMergeExecutor.__name__, reason
         self._storage_level, self._materialization = "", READ_ONCE
-        _log.info("The table has no files: appending the source as it is read")
+        _log.info("The source is not kept: %s", reason)
         return True
 
     def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
@@ -316,12 +322,8 @@ class MergeIntoCommand:
         self._touched = touched.count
         return actions
 
-    def _inserts_only(self, context: MergeContext) -> bool:
-        insert_only = bool(context.insert_clauses) and not context.target_clauses
-        return insert_only and self._gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
-
     def _plan(self, context: MergeContext, *, explain: bool) -> MergePlan:
-        if self._inserts_only(context):
+        if inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
             rows = {"inserted rows": self._counted_inserts(context, inserts.find_unmatched())}
             self._executor, self._reason = type(inserts).__name__, inserts.reason
@@ -342,9 +344,9 @@ class MergeIntoCommand:
         finally:
             touched.release()
 
-    def _plan_first_load(self, started: StartedMerge, *, explain: bool) -> MergePlan:
-        rows = {"inserted rows": self._counted_inserts(started, self._statement.source_frame())}
-        self._metrics.set(numSourceRows=self._metrics.values["numTargetRowsInserted"])
+    def _plan_read_once(self, started: StartedMerge, *, explain: bool) -> MergePlan:
+        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started, self._reason))}
+        read_once.set_source_metrics(started, self._reason)
         return self._merge_plan(0, rows if explain else {})
 
     def _counted_inserts(self, merge: StartedMerge, unmatched: DataFrame) -> DataFrame:

@@ -1,7 +1,8 @@
 """Merge metrics: Delta's names, filled from aggregates over the data rather than from accumulators.
 
 Accumulators count a task's rows again when the task is retried or speculated; the counts here come from query
-results and from the statistics of the files that were committed, so they are exact.
+results and from the statistics of the files that were committed, so they are exact. One number is counted as Delta
+does: that of a source which is written as it is read (:mod:`read_once`).
 """
 
 from __future__ import annotations

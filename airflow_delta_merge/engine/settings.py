@@ -37,7 +37,8 @@ class Settings:
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
     :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
-        joined once, in one task, and the rows kept; four times as much is joined so where no row must be kept.
+        joined once, in one task, and the rows kept; four times as much is joined so where no row must be kept. A merge
+        that only inserts reads a table of this size whole, and does not keep its source.
     :param first_load: ``firstLoad.enabled``: whether a source is written as it is read where the table has no files.
     :param one_pass: ``onePass.enabled``: whether a merge that is expected to touch all candidate files writes the new
         ones in the pass that joins them with the source.

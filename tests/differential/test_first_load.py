@@ -18,10 +18,10 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.engine import first_load, merge, merge_sql, plan
-from airflow_delta_merge.engine.first_load import REASON
+from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.engine.insert_only_merge import append_rows
 from airflow_delta_merge.engine.merge_into import READ_ONCE
+from airflow_delta_merge.engine.read_once import FIRST_LOAD
 from tests.differential.cases import PEOPLE_SOURCE, Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
@@ -114,7 +114,7 @@ def merged(
 def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_delta_merge.engine.merge_into.materialize_source", None)
     result = merged(spark, tmp_path / "t")
-    assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", REASON)
+    assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", FIRST_LOAD)
     assert (result.source_storage_level, result.source_materialization_reason) == ("", READ_ONCE)
     assert (result.metrics["numSourceRows"], result.num_inserted_rows) == (4, 4)
     assert (result.num_files_before_skipping, result.num_candidate_files, result.num_touched_files) == (0, 0, 0)
@@ -141,7 +141,7 @@ def test_source_is_kept(
 ) -> None:
     with session_settings(spark, settings):
         result = merged(spark, tmp_path / "t", **table)
-    assert result.executor_reason != REASON
+    assert result.executor_reason != FIRST_LOAD
     assert result.source_storage_level == "MEMORY_AND_DISK"
     assert result.num_inserted_rows == 4
 
@@ -162,8 +162,8 @@ def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guard
     assert (planned.num_inserted_rows, planned.num_source_rows, result.num_inserted_rows) == (4, 4, 4)
     assert "inserted rows" in planned.spark_plans
     # Guards look at the counts before anything is written; a plan has none.
-    assert planned.executor_reason == REASON
-    assert (result.executor_reason == REASON) == (guards is None)
+    assert planned.executor_reason == FIRST_LOAD
+    assert (result.executor_reason == FIRST_LOAD) == (guards is None)
 
 
 def test_a_first_load_reads_the_partitions_of_its_condition_only(
@@ -175,17 +175,17 @@ def test_a_first_load_reads_the_partitions_of_its_condition_only(
             another.submit(lambda: spark.newSession().sql(insert).collect()).result()
         return append_rows(merge, source, input_bytes=input_bytes)
 
-    monkeypatch.setattr(first_load, "append_rows", append_after_another_load)
+    monkeypatch.setattr(read_once, "append_rows", append_after_another_load)
     on = "t.id = s.id AND t.age = 41"
     result = merged(spark, tmp_path / "t", on=on, layout="PARTITIONED BY (age)")
-    assert (result.executor_reason, result.version_read, result.version) == (REASON, 0, 2)
+    assert (result.executor_reason, result.version_read, result.version) == (FIRST_LOAD, 0, 2)
     assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 4 + 1
 
 
 def test_log_tells_what_a_merge_is_at(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="airflow_delta_merge")
     merged(spark, tmp_path / "t")
-    assert "The table has no files: appending the source as it is read" in caplog.messages
+    assert f"The source is not kept: {FIRST_LOAD}" in caplog.messages
     merge_sql(spark, f"MERGE INTO delta.`{tmp_path / 't'}` t USING ({PEOPLE_SOURCE}) s ON t.id = s.id {UPSERT}")
     assert any(message.startswith("Read the source: 4 rows, ") for message in caplog.messages)
     assert "Searching 1 of 1 files for matches" in caplog.messages
@@ -199,4 +199,4 @@ def test_rows_of_many_tasks_are_not_brought_into_one(spark: SparkSession, tmp_pa
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id INT) USING delta").collect()
     with session_settings(spark, WAYS["ours_as_small"]):
         result = merge_sql(spark, f"MERGE INTO delta.`{tmp_path / 't'}` t USING unknown_size s ON t.id = s.id {UPSERT}")
-    assert (result.executor_reason, result.num_inserted_rows, result.num_added_files) == (REASON, 40, 4)
+    assert (result.executor_reason, result.num_inserted_rows, result.num_added_files) == (FIRST_LOAD, 40, 4)

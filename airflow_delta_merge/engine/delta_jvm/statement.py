@@ -219,6 +219,13 @@ class ResolvedMerge:
             source = project(self._gateway.seq(used), source)
         return self._gateway.data_frame(source)
 
+    def counting_rows(self, frame: DataFrame, metric: str) -> DataFrame:
+        """The frame, whose rows add to one of the command's SQL metrics whenever they are computed.
+
+        As Delta's own MERGE counts; rows of a task that Spark runs again after it had ended are counted again.
+        """
+        return frame.filter(self._gateway.column(self.command.incrementMetricAndReturnBool(metric, True)))
+
     def target_frame(self) -> DataFrame:
         """The whole target, to resolve predicates over it."""
         return self._gateway.data_frame(self.command.target())

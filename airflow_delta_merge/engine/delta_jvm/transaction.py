@@ -214,6 +214,11 @@ class MergeTransaction:
         files = None if listed is None else self.file_set(listed)
         return None if files is None or (files.count, files.num_bytes) != self.table_size else files
 
+    @property
+    def num_listed_rows(self) -> int | None:
+        """Rows of the whole table, if all its files are listed without a Spark job; they don't count as read."""
+        return None if self._listed_files is None else self._listed_files.num_rows
+
     @cached_property
     def _listed_state(self) -> list[str] | None:
         """What the log says of each file, if they are few enough; those of the checksum file need no such list."""

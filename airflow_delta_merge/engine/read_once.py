@@ -1,0 +1,115 @@
+"""Inserts of a source that is written as it is read, and not kept: into tables without files, and into small ones.
+
+To keep the source tells which files can hold its keys, and spares their rows' comparison with it. Where there are no
+files, or all are read in no time, that is not worth a job of its own and the rows' memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.insert_only_merge import append_rows, inserts_only, set_skipping_metrics
+from airflow_delta_merge.engine.pruning import candidate_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_delta_merge.engine.delta_jvm import JavaObject
+    from airflow_delta_merge.engine.merge_context import StartedMerge
+
+FIRST_LOAD = "the table has no files: the source is appended as it is read"
+SMALL_TABLE = "only insert clauses and a small table: it is broadcast to the source, which is appended as it is read"
+
+#: Spark takes what it knows nothing of for 8 exabytes. This is more than enough not to bring tasks together.
+_MOST_BYTES = 1 << 50
+
+#: So many rows are broadcast in the time that it takes to keep a source and to look at its keys.
+_MOST_ROWS = 500_000
+#: A table that is so many times as large as what is joined once is read whole for a source that is no smaller.
+_TIMES_FOR_LARGE_SOURCE = 4
+
+
+def reason_to_read_once(merge: StartedMerge) -> str | None:
+    """Why the source should be written as it is read; None if it must be looked at before, or is better kept."""
+    transaction = merge.transaction
+    if _is_partition_a_key(merge) or transaction.generates_identity:  # their rows go to as many tasks as they are worth
+        return None
+    if not merge.gateway.flag("spark.databricks.delta.stats.collect"):  # these tell how many rows were written
+        return None
+    if transaction.table_size[0] == 0:
+        return FIRST_LOAD if _inserts_all(merge) else None
+    return SMALL_TABLE if inserts_only(merge) and _is_table_small(merge) else None
+
+
+def _is_partition_a_key(merge: StartedMerge) -> bool:
+    """Whether the source tells which partitions the merge reads, so that it must be looked at first.
+
+    Backfills of several partitions beside each other are in no conflict then.
+    """
+    return any(key.target_name in merge.transaction.partition_columns for key in merge.statement.equalities)
+
+
+def _inserts_all(merge: StartedMerge) -> bool:
+    """Whether every source row is inserted into a table without files, so that the new rows tell their number."""
+    return merge.settings.first_load and any(clause.condition is None for clause in merge.insert_clauses)
+
+
+def _is_table_small(merge: StartedMerge) -> bool:
+    """Whether to read the whole table takes no longer than to keep the source, by what is known of both.
+
+    Spark may take the source for far larger than it is, so that the table must be one that is read soon in any case.
+    """
+    transaction, most_bytes = merge.transaction, merge.settings.join_once_bytes
+    _, num_bytes = transaction.table_size
+    if num_bytes > most_bytes * _TIMES_FOR_LARGE_SOURCE:
+        return False
+    num_rows = transaction.num_listed_rows
+    if num_rows is None or num_rows > _MOST_ROWS:
+        return False
+    return num_bytes <= most_bytes or merge.gateway.estimated_bytes(merge.statement.source_frame()) >= num_bytes
+
+
+def unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
+    """The source rows that match no row of the table, each computed once; sets the metrics of files.
+
+    For a small table Delta's metric ``numSourceRows`` is counted when they are computed, as the built-in MERGE does.
+
+    :param reason: what :func:`reason_to_read_once` gave.
+    """
+    statement, transaction = merge.statement, merge.transaction
+    # They count as read, so that of two first loads at a time one is in conflict with the other.
+    candidates = candidate_files(statement, transaction, statement.target_only_conjuncts)
+    set_skipping_metrics(merge, candidates)
+    source = statement.source_frame()
+    if reason == FIRST_LOAD:
+        return source
+    counted = statement.counting_rows(source, "numSourceRows")
+    return counted.join(F.broadcast(transaction.target.frame(candidates)), statement.condition, "left_anti")
+
+
+def write_unmatched_rows(merge: StartedMerge, reason: str) -> JavaObject:
+    """Read the source, once, and write what the insert clauses make of its unmatched rows; sets the metrics.
+
+    :param reason: what :func:`reason_to_read_once` gave.
+    :return: JVM sequence of file actions.
+    """
+    with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+        unmatched = unmatched_rows(merge, reason)
+        input_bytes = merge.gateway.estimated_bytes(merge.statement.source_frame())
+        added = append_rows(merge, unmatched, input_bytes=min(input_bytes, _MOST_BYTES))
+    set_source_metrics(merge, reason)
+    return added
+
+
+def set_source_metrics(merge: StartedMerge, reason: str) -> None:
+    """Set the number of source rows, once their unmatched ones were computed.
+
+    :param reason: what :func:`reason_to_read_once` gave.
+    """
+    if reason == FIRST_LOAD:
+        merge.metrics.set(numSourceRows=merge.metrics.values["numTargetRowsInserted"])
+    else:
+        merge.metrics.read_back()
+    merge.metrics.set(operationNumSourceRows=merge.metrics.values["numSourceRows"])

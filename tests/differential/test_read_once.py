@@ -1,0 +1,155 @@
+"""Inserts into small tables: the source is written as it is read, unless it must be looked at before or is better kept.
+
+That rows, schema and metrics are those of the built-in MERGE is shown by all cases with insert clauses only, as their
+tables are small; one way of the harness keeps the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_delta_merge.config import (
+    MergeConfig,
+    MergeGuards,
+    MergeSource,
+    MergeTarget,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
+from airflow_delta_merge.engine.merge_into import READ_ONCE
+from airflow_delta_merge.engine.read_once import SMALL_TABLE
+from tests.differential.cases import Case, Table
+from tests.differential.harness import WAYS, Harness
+from tests.differential.session_settings import session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.result import MergeResult
+
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+COLUMNS = "id INT, name STRING, age INT"
+ROWS = "SELECT CAST(id AS INT) AS id, CONCAT('name ', id) AS name, CAST(id AS INT) AS age FROM RANGE({rows})"
+#: Ten rows of which ROWS has the first five, if it has so many.
+SOURCE = "SELECT CAST(id - 5 AS INT) AS id, 'new' AS name, 1 AS age FROM RANGE({rows})"
+MANY = "SELECT CAST(id * 7 AS INT) AS id, 'x' AS name, 1 AS age FROM RANGE(1000)"
+
+CASES = [
+    Case("small table: a source of many rows and several tasks", INSERT, does="insert", source=MANY),
+    Case("small table: a source that is shuffled by itself", INSERT, does="insert",
+         source="SELECT id % 9 AS id, MIN(name) AS name, MAX(age) AS age FROM VALUES (1, 'a', 1), (10, 'b', 2),"
+                " (7, 'c', 3), (8, 'd', 4) AS s(id, name, age) GROUP BY id % 9"),
+    Case("small table: no source row", INSERT, does="nothing",
+         source="SELECT * FROM VALUES (1, 'x', 1) AS s(id, name, age) WHERE id > 1"),
+    Case("small table: a source that Spark computes anew each time", INSERT, does="insert", without=("age",),
+         source="SELECT id, name, CAST(RAND() * 9 AS INT) AS age FROM VALUES (1, 'a', 1), (7, 'g', 1)"
+                " AS s(id, name, age)"),
+    Case("small table: the table itself, moved on", INSERT, does="insert",
+         source="SELECT id + 2 AS id, name, age FROM {t}"),
+    Case("small table: rows are written into their partitions", INSERT, does="insert", source=MANY,
+         table=Table(COLUMNS, "(1, 'a', 1), (14, 'b', 2)", partitioned_by="name")),
+    Case("small table: a file is removed meanwhile", INSERT, fails="DELTA_CONCURRENT_DELETE_READ.WITHOUT_HINT",
+         table=Table(COLUMNS, rows=("(2, 'a', 1)", "(9, 'b', 2)")), meanwhile="DELETE FROM {t} WHERE id = 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_small_tables(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+def table_of(spark: SparkSession, folder: Path, *, rows: int, columns: str = COLUMNS, layout: str = "") -> str:
+    table = f"delta.`{folder / 't'}`"
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING delta {layout}").collect()
+    spark.sql(f"INSERT INTO {table} (id, name, age) {ROWS.format(rows=rows)}").collect()
+    return table
+
+
+def inserted(spark: SparkSession, table: str, *, rows: int = 10, on: str = "t.id = s.id") -> MergeResult:
+    clause = "WHEN NOT MATCHED THEN INSERT (id, name, age) VALUES (s.id, s.name, s.age)"
+    return merge_sql(spark, f"MERGE INTO {table} t USING ({SOURCE.format(rows=rows)}) s ON {on} {clause}")
+
+
+def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_delta_merge.engine.merge_into.materialize_source", None)
+    result = inserted(spark, table_of(spark, tmp_path, rows=100))
+    assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", SMALL_TABLE)
+    assert (result.source_storage_level, result.source_materialization_reason) == ("", READ_ONCE)
+    assert (result.metrics["numSourceRows"], result.metrics["operationNumSourceRows"]) == (10, 10)
+    assert result.num_inserted_rows == 5
+    assert result.num_candidate_files == result.num_files_before_skipping > 0
+
+
+@pytest.mark.parametrize(
+    ("table", "on", "settings"),
+    [
+        ({"layout": "PARTITIONED BY (age)"}, "t.id = s.id AND t.age = s.age", {}),
+        ({"columns": f"{COLUMNS}, k BIGINT GENERATED ALWAYS AS IDENTITY"}, "t.id = s.id", {}),
+        ({}, "t.id = s.id", {"spark.databricks.delta.stats.collect": "false"}),
+        ({}, "t.id = s.id", {"spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled": "false"}),
+        ({}, "t.id = s.id", {"spark.deltaMerge.joinOnceBytes": "0"}),
+        ({}, "t.id = s.id", {"spark.deltaMerge.useChecksum.enabled": "false"}),  # nobody knows its rows then
+    ],
+)
+def test_source_is_kept(
+    spark: SparkSession, tmp_path: Path, table: Mapping[str, str], on: str, settings: Mapping[str, str]
+) -> None:
+    made = table_of(spark, tmp_path, rows=10, **table)
+    with session_settings(spark, settings):
+        result = inserted(spark, made, on=on)
+    assert result.executor_reason != SMALL_TABLE
+    assert result.source_storage_level == "MEMORY_AND_DISK"
+    assert result.num_inserted_rows == (9 if "age" in on else 5)  # of the source's five known keys one has its age
+
+
+def test_a_table_of_more_rows_is_not_broadcast(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_once, "_MOST_ROWS", 99)
+    assert inserted(spark, table_of(spark, tmp_path, rows=100)).executor_reason != SMALL_TABLE
+
+
+@pytest.mark.parametrize(
+    ("source_rows", "part", "is_read_once"),
+    [(10, 3, False), (10_000, 5, False), (10_000, 3, True)],
+)
+def test_a_larger_table_is_read_whole_for_a_source_that_is_no_smaller(
+    spark: SparkSession, tmp_path: Path, source_rows: int, part: int, *, is_read_once: bool
+) -> None:
+    """A table of four times ``joinOnceBytes`` at most."""
+    table = table_of(spark, tmp_path, rows=1000)
+    num_bytes = sum(file.stat().st_size for file in (tmp_path / "t").glob("*.parquet"))
+    with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": str(num_bytes // part)}):
+        result = inserted(spark, table, rows=source_rows)
+    assert (result.executor_reason == SMALL_TABLE) == is_read_once
+
+
+@pytest.mark.parametrize("guards", [None, MergeGuards(fail_if=("num_inserted_rows > 5",))])
+def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guards: MergeGuards | None) -> None:
+    table_of(spark, tmp_path, rows=100)
+    config = MergeConfig(
+        target=MergeTarget.of({"path": str(tmp_path / "t")}),
+        source=MergeSource.of({"query": SOURCE.format(rows=10)}),
+        on=("id",),
+        clauses=(when_not_matched_insert_all(),),
+        guards=guards or MergeGuards(),
+    )
+    files = set((tmp_path / "t").glob("*.parquet"))
+    planned = plan(spark, config, explain=True)
+    assert set((tmp_path / "t").glob("*.parquet")) == files
+    result = merge(spark, config)
+    assert (planned.num_inserted_rows, planned.num_source_rows, result.num_inserted_rows) == (5, 10, 5)
+    assert "LeftAnti" in planned.spark_plans["inserted rows"]
+    assert planned.executor_reason == SMALL_TABLE
+    # Guards look at the counts before anything is written, so that the source is kept for them.
+    assert (result.executor_reason == SMALL_TABLE) == (guards is None)
+    assert guards or planned.num_candidate_files == result.num_candidate_files
+
+
+def test_large_tables_way_of_the_harness_keeps_the_source() -> None:
+    """Else no case with insert clauses only would show that the other way still works."""
+    assert any(confs.get("spark.deltaMerge.joinOnceBytes") == "0" for confs in WAYS.values())
