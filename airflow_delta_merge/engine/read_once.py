@@ -34,13 +34,18 @@ _TIMES_FOR_LARGE_SOURCE = 4
 def reason_to_read_once(merge: StartedMerge) -> str | None:
     """Why the source should be written as it is read; None if it must be looked at before, or is better kept."""
     transaction = merge.transaction
-    if _is_partition_a_key(merge) or transaction.generates_identity:  # their rows go to as many tasks as they are worth
+    is_empty = transaction.table_size[0] == 0
+    # First what is known without a call: most merges are neither.
+    if not (_inserts_all(merge) if is_empty else inserts_only(merge)):
+        return None
+    # Rows that get identity values are shuffled to as many tasks as their size asks for.
+    if _is_partition_a_key(merge) or transaction.generates_identity:
         return None
     if not merge.gateway.flag("spark.databricks.delta.stats.collect"):  # these tell how many rows were written
         return None
-    if transaction.table_size[0] == 0:
-        return FIRST_LOAD if _inserts_all(merge) else None
-    return SMALL_TABLE if inserts_only(merge) and _is_table_small(merge) else None
+    if is_empty:
+        return FIRST_LOAD
+    return SMALL_TABLE if _is_table_small(merge) else None
 
 
 def _is_partition_a_key(merge: StartedMerge) -> bool:
@@ -68,7 +73,7 @@ def _is_table_small(merge: StartedMerge) -> bool:
     num_rows = transaction.num_listed_rows
     if num_rows is None or num_rows > _MOST_ROWS:
         return False
-    return num_bytes <= most_bytes or merge.gateway.estimated_bytes(merge.statement.source_frame()) >= num_bytes
+    return num_bytes <= most_bytes or merge.statement.estimated_source_bytes >= num_bytes
 
 
 def unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
@@ -97,8 +102,8 @@ def write_unmatched_rows(merge: StartedMerge, reason: str) -> JavaObject:
     """
     with merge.metrics.phase("rewrite", "rewriteTimeMs"):
         unmatched = unmatched_rows(merge, reason)
-        input_bytes = merge.gateway.estimated_bytes(merge.statement.source_frame())
-        added = append_rows(merge, unmatched, input_bytes=min(input_bytes, _MOST_BYTES))
+        input_bytes = min(merge.statement.estimated_source_bytes, _MOST_BYTES)
+        added = append_rows(merge, unmatched, input_bytes=input_bytes)
     set_source_metrics(merge, reason)
     return added
 

@@ -219,6 +219,14 @@ class ResolvedMerge:
             source = project(self._gateway.seq(used), source)
         return self._gateway.data_frame(source)
 
+    @cached_property
+    def estimated_source_bytes(self) -> int:
+        """What Spark takes for the size of :meth:`source_frame`, often far too much.
+
+        To ask it has Spark optimize the source's plan, for which a Delta table's files are chosen.
+        """
+        return self._gateway.estimated_bytes(self.source_frame())
+
     def counting_rows(self, frame: DataFrame, metric: str) -> DataFrame:
         """The frame, whose rows add to one of the command's SQL metrics whenever they are computed.
 
