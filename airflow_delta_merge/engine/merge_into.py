@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeEngine, MergeGuards
 from airflow_delta_merge.engine import read_once
@@ -29,6 +29,7 @@ from airflow_delta_merge.engine.insert_only_merge import (
     write_inserts,
 )
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
+from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
@@ -37,14 +38,14 @@ from airflow_delta_merge.engine.source import materialize_source, max_attempts, 
 from airflow_delta_merge.engine.source_expectations import SourceCheck
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
-from airflow_delta_merge.merge_plan import MergePlan
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.engine.delta_jvm import FileSet
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
+    from airflow_delta_merge.merge_plan import MergePlan
+    from airflow_delta_merge.result import MergeResult
 
 _log = logging.getLogger(__name__)
 
@@ -101,23 +102,16 @@ class MergeIntoCommand:
         self._guards = guards
         self._engine = engine
         self._once = once
-        self._attempt = attempt
         self._recorded: MergeResult | None = None
         self._update_only_changed = update_only_changed
-        self._executor = ""
-        self._reason = ""
-        self._version_read = -1
-        self._version: int | None = None
-        self._touched = 0
         self._source_attempt = 0
-        self._storage_level = ""
-        self._materialization = "nothing was read"
+        self._report = MergeReport(statement, metrics, attempt)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
         self._until_source_is_kept(self._run_attempt)
         self._metrics.durations_ms["total"] = self._metrics.elapsed_ms()
-        return self._recorded or self._result()
+        return self._recorded or self._report.result()
 
     def plan_merge(self, *, explain: bool) -> MergePlan:
         """Find and count what the merge would do, without writing a file or committing.
@@ -152,7 +146,9 @@ class MergeIntoCommand:
                 if self._recorded is not None:
                     return
             if transaction.has_been_executed():
-                self._reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
+                self._report.reason = (
+                    "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
+                )
                 return
             transaction.prepare()
             if self._engine is MergeEngine.BUILTIN:
@@ -160,7 +156,7 @@ class MergeIntoCommand:
                     self._commit(transaction, self._execute_builtin(transaction))
             elif self._reads_once(started := self._started(transaction)):
                 with self._described("find and write changes"):
-                    actions = read_once.write_unmatched_rows(started, self._reason)
+                    actions = read_once.write_unmatched_rows(started, self._report.reason)
                 self._commit(transaction, actions)
             else:
                 with self._context(started) as context:
@@ -168,8 +164,10 @@ class MergeIntoCommand:
                         actions = self._execute(context)
                     self._commit(transaction, actions)
             with _unharmed("record Delta's merge statistics"):
-                transaction.record_statistics(self._version, self._statement.materialization[1], self._source_attempt)
-        if self._version is not None:
+                transaction.record_statistics(
+                    self._report.version, self._statement.materialization[1], self._source_attempt
+                )
+        if self._report.version is not None:
             with _unharmed("renew cached plans that read the table"):
                 self._statement.recache_target()
 
@@ -197,7 +195,7 @@ class MergeIntoCommand:
             list_files_up_to=settings.list_files_up_to,
         )
         try:
-            self._version_read = transaction.version_read
+            self._report.version_read = transaction.version_read
             yield transaction
         finally:
             transaction.close()
@@ -218,9 +216,9 @@ class MergeIntoCommand:
     def _context(self, started: StartedMerge) -> Iterator[MergeContext]:
         """Materialize the source and find out what it tells of the target."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
-        self._storage_level = storage_level(self._gateway, self._source_attempt)
+        self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
-        self._materialization = str(reason) if needed else OWN_REASON
+        self._report.materialization = str(reason) if needed else OWN_REASON
         settings = self._settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
@@ -237,7 +235,7 @@ class MergeIntoCommand:
                     *(check.statistics() if check else ()),
                 ],
                 also=check.columns if check else (),
-                storage_level=self._storage_level,
+                storage_level=self._report.storage_level,
                 broadcast_bytes=settings.broadcast_bytes,
             )
         try:
@@ -257,14 +255,14 @@ class MergeIntoCommand:
             source.release()
 
     def _commit(self, transaction: MergeTransaction, actions: JavaObject) -> None:
-        _log.info("Ready to commit: %s", self._told_counts())
+        _log.info("Ready to commit: %s", self._report.told_counts())
         with self._metrics.phase("commit"):
             self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
             if self._once is None:
-                self._version = transaction.commit(actions)
+                self._report.version = transaction.commit(actions)
                 return
-            record = self._once.record(self._result(), transaction.session_user_metadata)
-            self._version = transaction.commit(actions, application=self._once.application, user_metadata=record)
+            record = self._once.record(self._report.result(), transaction.session_user_metadata)
+            self._report.version = transaction.commit(actions, application=self._once.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
@@ -275,20 +273,20 @@ class MergeIntoCommand:
             inserts = InsertOnlyMergeExecutor(context)
             unmatched = inserts.find_unmatched()
             self._check_guards(context, lambda: unmatched)
-            self._executor, self._reason = type(inserts).__name__, inserts.reason
+            self._report.executor, self._report.reason = type(inserts).__name__, inserts.reason
             with context.metrics.phase("rewrite", "rewriteTimeMs"):
                 return write_inserts(context, unmatched)
         classic = ClassicMergeExecutor(context)
-        self._executor = type(classic).__name__
+        self._report.executor = type(classic).__name__
         if not self._guards.fail_if and (done := classic.write_at_once()) is not None:
-            actions, self._touched = done
-            self._reason = classic.told_of_one_pass(self._touched)
+            actions, self._report.num_touched_files = done
+            self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
             return actions
         touched = classic.find_touched_files()
         try:
-            self._touched, self._reason = touched.files.count, classic.told(touched)
+            self._report.num_touched_files, self._report.reason = touched.files.count, classic.told(touched)
             classic.count_rows(touched)
-            _log.info("%s pairs match; %s", touched.num_pairs, self._reason)
+            _log.info("%s pairs match; %s", touched.num_pairs, self._report.reason)
             self._check_guards(context, lambda: classic.unmatched_rows(touched), touched.files)
             return classic.write_all_changes(touched)
         finally:
@@ -309,44 +307,44 @@ class MergeIntoCommand:
         reason = None if self._guards != NO_GUARDS else read_once.reason_to_read_once(started)
         if reason is None:
             return False
-        self._executor, self._reason = InsertOnlyMergeExecutor.__name__, reason
-        self._storage_level, self._materialization = "", READ_ONCE
+        self._report.executor, self._report.reason = InsertOnlyMergeExecutor.__name__, reason
+        self._report.storage_level, self._report.materialization = "", READ_ONCE
         _log.info("The source is not kept: %s", reason)
         return True
 
     def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
         executor = BuiltInMergeExecutor(self._gateway, transaction, self._metrics)
-        self._executor, self._reason = type(executor).__name__, executor.reason
-        self._materialization = str(self._statement.materialization[1])
+        self._report.executor, self._report.reason = type(executor).__name__, executor.reason
+        self._report.materialization = str(self._statement.materialization[1])
         actions, touched = executor.execute(self._guards, attempt=self._source_attempt)
-        self._touched = touched.count
+        self._report.num_touched_files = touched.count
         return actions
 
     def _plan(self, context: MergeContext, *, explain: bool) -> MergePlan:
         if inserts_only(context):
             inserts = InsertOnlyMergeExecutor(context)
             rows = {"inserted rows": self._counted_inserts(context, inserts.find_unmatched())}
-            self._executor, self._reason = type(inserts).__name__, inserts.reason
+            self._report.executor, self._report.reason = type(inserts).__name__, inserts.reason
             return self._merge_plan(0, rows if explain else {})
         classic = ClassicMergeExecutor(context)
         touched = classic.find_touched_files()
         try:
-            self._touched, rows = touched.files.count, {"matches": touched.matches}
+            self._report.num_touched_files, rows = touched.files.count, {"matches": touched.matches}
             classic.count_rows(touched)
-            if self._touched and classic.writes_new_versions:
+            if self._report.num_touched_files and classic.writes_new_versions:
                 rows["rewritten rows"] = classic.new_versions(touched)[0]
             if context.insert_clauses:
                 rows["inserted rows"] = self._counted_inserts(context, classic.unmatched_rows(touched))
-            self._executor, self._reason = type(classic).__name__, classic.told(touched)
-            if self._touched == context.candidates.count and is_likely_to_touch_all(context):
-                self._reason = classic.told_of_one_pass(self._touched)
+            self._report.executor, self._report.reason = type(classic).__name__, classic.told(touched)
+            if self._report.num_touched_files == context.candidates.count and is_likely_to_touch_all(context):
+                self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:
             touched.release()
 
     def _plan_read_once(self, started: StartedMerge, *, explain: bool) -> MergePlan:
-        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started, self._reason))}
-        read_once.set_source_metrics(started, self._reason)
+        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started, self._report.reason))}
+        read_once.set_source_metrics(started, self._report.reason)
         return self._merge_plan(0, rows if explain else {})
 
     def _counted_inserts(self, merge: StartedMerge, unmatched: DataFrame) -> DataFrame:
@@ -356,57 +354,6 @@ class MergeIntoCommand:
         return rows
 
     def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
-        values = self._metrics.values
-        return MergePlan(
-            **self._counts(),
-            num_source_rows=values["numSourceRows"],
-            num_copied_rows=values["numTargetRowsCopied"],
-            num_touched_bytes=touched_bytes,
-            spark_plans={name: self._gateway.explained(rows) for name, rows in explained.items()},
+        return self._report.plan(
+            touched_bytes, {name: self._gateway.explained(rows) for name, rows in explained.items()}
         )
-
-    def _result(self) -> MergeResult:
-        """What was done, with all metrics."""
-        values = self._metrics.values
-        return MergeResult(
-            **self._counts(),
-            location=self._statement.location(),
-            version=self._version,
-            num_removed_files=values["numTargetFilesRemoved"],
-            num_removed_bytes=values["numTargetBytesRemoved"],
-            num_added_files=values["numTargetFilesAdded"],
-            num_added_bytes=values["numTargetBytesAdded"],
-            num_deletion_vectors_added=values["numTargetDeletionVectorsAdded"],
-            num_deletion_vectors_removed=values["numTargetDeletionVectorsRemoved"],
-            num_deletion_vectors_updated=values["numTargetDeletionVectorsUpdated"],
-            source_storage_level=self._storage_level,
-            source_materialization_reason=self._materialization,
-            metrics=dict(values),
-            durations_ms=dict(self._metrics.durations_ms),
-            num_commit_attempts=self._attempt,
-        )
-
-    def _told_counts(self) -> str:
-        values = self._metrics.values
-        kinds = ("Updated", "Deleted", "Inserted")
-        return ", ".join(f"{values[f'numTargetRows{kind}']} rows {kind.lower()}" for kind in kinds)
-
-    def _counts(self) -> dict[str, Any]:
-        """What a plan and a result tell alike."""
-        values = self._metrics.values
-        updated, deleted, inserted = (values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
-        return {
-            "table": self._statement.table_name(),
-            "version_read": self._version_read,
-            "executor": self._executor,
-            "executor_reason": self._reason,
-            "num_affected_rows": updated + deleted + inserted,
-            "num_updated_rows": updated,
-            "num_deleted_rows": deleted,
-            "num_inserted_rows": inserted,
-            "num_files_before_skipping": values["numTargetFilesBeforeSkipping"],
-            "num_bytes_before_skipping": values["numTargetBytesBeforeSkipping"],
-            "num_candidate_files": values["numTargetFilesAfterSkipping"],
-            "num_candidate_bytes": values["numTargetBytesAfterSkipping"],
-            "num_touched_files": self._touched,
-        }

@@ -1,0 +1,97 @@
+"""What one merge has to tell of itself, as it finds out: :class:`MergeReport`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.merge_plan import MergePlan
+from airflow_delta_merge.result import MergeResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+    from airflow_delta_merge.engine.metrics import MergeMetrics
+
+
+class MergeReport:
+    """What is known of a merge so far, beside its metrics; from both its plan or its result is made.
+
+    :param statement: the resolved merge.
+    :param metrics: its counts and durations.
+    :param attempt: which commit attempt this is, from 1.
+    """
+
+    def __init__(self, statement: ResolvedMerge, metrics: MergeMetrics, attempt: int) -> None:
+        self._statement = statement
+        self._metrics = metrics
+        self._attempt = attempt
+        self.executor = ""
+        self.reason = ""
+        self.version_read = -1
+        self.version: int | None = None
+        self.num_touched_files = 0
+        self.storage_level = ""
+        self.materialization = "nothing was read"
+
+    def plan(self, touched_bytes: int, spark_plans: Mapping[str, str]) -> MergePlan:
+        """What the merge would do.
+
+        :param touched_bytes: the size of the files that it would rewrite or mark rows of.
+        :param spark_plans: Spark's physical plans by what they compute.
+        """
+        values = self._metrics.values
+        return MergePlan(
+            **self._counts(),
+            num_source_rows=values["numSourceRows"],
+            num_copied_rows=values["numTargetRowsCopied"],
+            num_touched_bytes=touched_bytes,
+            spark_plans=dict(spark_plans),
+        )
+
+    def result(self) -> MergeResult:
+        """What was done, with all metrics."""
+        values = self._metrics.values
+        return MergeResult(
+            **self._counts(),
+            location=self._statement.location(),
+            version=self.version,
+            num_removed_files=values["numTargetFilesRemoved"],
+            num_removed_bytes=values["numTargetBytesRemoved"],
+            num_added_files=values["numTargetFilesAdded"],
+            num_added_bytes=values["numTargetBytesAdded"],
+            num_deletion_vectors_added=values["numTargetDeletionVectorsAdded"],
+            num_deletion_vectors_removed=values["numTargetDeletionVectorsRemoved"],
+            num_deletion_vectors_updated=values["numTargetDeletionVectorsUpdated"],
+            source_storage_level=self.storage_level,
+            source_materialization_reason=self.materialization,
+            metrics=dict(values),
+            durations_ms=dict(self._metrics.durations_ms),
+            num_commit_attempts=self._attempt,
+        )
+
+    def told_counts(self) -> str:
+        """How many rows were changed, for the log."""
+        values = self._metrics.values
+        kinds = ("Updated", "Deleted", "Inserted")
+        return ", ".join(f"{values[f'numTargetRows{kind}']} rows {kind.lower()}" for kind in kinds)
+
+    def _counts(self) -> dict[str, Any]:
+        """What a plan and a result tell alike."""
+        values = self._metrics.values
+        updated, deleted, inserted = (values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
+        return {
+            "table": self._statement.table_name(),
+            "version_read": self.version_read,
+            "executor": self.executor,
+            "executor_reason": self.reason,
+            "num_affected_rows": updated + deleted + inserted,
+            "num_updated_rows": updated,
+            "num_deleted_rows": deleted,
+            "num_inserted_rows": inserted,
+            "num_files_before_skipping": values["numTargetFilesBeforeSkipping"],
+            "num_bytes_before_skipping": values["numTargetBytesBeforeSkipping"],
+            "num_candidate_files": values["numTargetFilesAfterSkipping"],
+            "num_candidate_bytes": values["numTargetBytesAfterSkipping"],
+            "num_touched_files": self.num_touched_files,
+        }
