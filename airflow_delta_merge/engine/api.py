@@ -151,7 +151,13 @@ def plan(
     require_tried(gateway.versions)
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     with statements_of(gateway, config, create=False, allowed=allowed) as statement:
-        command = _command(gateway, statement(), update_only_changed=config.update_only_changed, allowed=allowed)
+        command = _command(
+            gateway,
+            statement(),
+            update_only_changed=config.update_only_changed,
+            guards=config.guards,
+            allowed=allowed,
+        )
         return command.plan_merge(explain=explain)
 
 

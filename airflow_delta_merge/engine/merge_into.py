@@ -159,7 +159,7 @@ class MergeIntoCommand:
                     actions = read_once.write_unmatched_rows(started, self._report.reason)
                 self._commit(transaction, actions)
             else:
-                with self._context(started) as context:
+                with self._context(started, self._guards) as context:
                     with self._described("find and write changes"):
                         actions = self._execute(context)
                     self._commit(transaction, actions)
@@ -178,7 +178,8 @@ class MergeIntoCommand:
             if self._reads_once(started):
                 with self._described("plan"):
                     return self._plan_read_once(started, explain=explain)
-            with self._context(started) as context, self._described("plan"):
+            # Guards stop a merge, not the count of what it would do.
+            with self._context(started, NO_GUARDS) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
     @cached_property
@@ -213,7 +214,7 @@ class MergeIntoCommand:
         )
 
     @contextmanager
-    def _context(self, started: StartedMerge) -> Iterator[MergeContext]:
+    def _context(self, started: StartedMerge, guards: MergeGuards) -> Iterator[MergeContext]:
         """Materialize the source and find out what it tells of the target."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
@@ -223,7 +224,7 @@ class MergeIntoCommand:
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
         check = None
-        if expected := self._guards.expect_source:
+        if expected := guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
         with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
             source = materialize_source(
@@ -240,7 +241,7 @@ class MergeIntoCommand:
             )
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
-            check_source(self._guards, source.num_rows)
+            check_source(guards, source.num_rows)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
                     check.check_rows(source)
@@ -336,7 +337,8 @@ class MergeIntoCommand:
             if context.insert_clauses:
                 rows["inserted rows"] = self._counted_inserts(context, classic.unmatched_rows(touched))
             self._report.executor, self._report.reason = type(classic).__name__, classic.told(touched)
-            if self._report.num_touched_files == context.candidates.count and is_likely_to_touch_all(context):
+            touches_all = self._report.num_touched_files == context.candidates.count
+            if touches_all and not self._guards.fail_if and is_likely_to_touch_all(context):
                 self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
             return self._merge_plan(touched.files.num_bytes, rows if explain else {})
         finally:

@@ -161,8 +161,8 @@ def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guard
     result = merge(spark, config)
     assert (planned.num_inserted_rows, planned.num_source_rows, result.num_inserted_rows) == (4, 4, 4)
     assert "inserted rows" in planned.spark_plans
-    # Guards look at the counts before anything is written; a plan has none.
-    assert planned.executor_reason == FIRST_LOAD
+    # Guards look at the counts before anything is written, so that the source is kept for them.
+    assert planned.executor_reason == result.executor_reason
     assert (result.executor_reason == FIRST_LOAD) == (guards is None)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_delta_merge.config import MergeStatement
-from airflow_delta_merge.engine import merge_sql, plan
+from airflow_delta_merge.config import MergeGuards, MergeStatement
+from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
@@ -146,6 +146,17 @@ def test_a_source_that_replaces_much_of_a_few_files_is_merged_in_one_pass(
     assert ONE_PASS in result.executor_reason
     assert planned.executor_reason == result.executor_reason
     assert (result.num_touched_files, result.num_updated_rows) == (FILES, 20)
+
+
+def test_a_plan_tells_of_two_phases_where_guards_ask_for_them(spark: SparkSession, table: Path) -> None:
+    merge_statement = MergeStatement(
+        sql=statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", UPSERT),
+        guards=MergeGuards(fail_if=("num_updated_rows > 20",)),
+    )
+    with session_settings(spark, MODERATE):
+        planned, result = plan(spark, merge_statement), merge(spark, merge_statement)
+    assert ONE_PASS not in result.executor_reason
+    assert planned.executor_reason == result.executor_reason
 
 
 @pytest.mark.parametrize(
