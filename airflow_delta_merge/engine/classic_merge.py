@@ -103,7 +103,7 @@ class ClassicMergeExecutor:
             raise transaction.multiple_matches_error()
         all_touched = len(paths) == candidates.count
         return TouchedFiles(
-            files=candidates if all_touched else transaction.select_files(candidates, paths),
+            files=candidates if all_touched else transaction.files.select(candidates, paths),
             paths=None if all_touched else paths,
             matches=matches,
             num_pairs=sum(counts.pairs for counts in found),
@@ -297,7 +297,7 @@ class ClassicMergeExecutor:
             return None
         set_skipping_metrics(merge, merge.candidates)
         if done.files is None:
-            self._count_rows(merge.transaction.file_set(merge.gateway.seq([])), done.rows_of_clause)
+            self._count_rows(merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
             return self._write_inserts_alone(lambda: merge.source.frame), 0
         set_adding_metrics(merge, done.files)
         self._count_rows(merge.candidates, done.rows_of_clause)

@@ -92,7 +92,7 @@ def check_guards(
         counts["num_inserted_rows"] = changes.inserted_rows()
     counts["num_affected_rows"] = sum(counts[f"num_{what}_rows"] or 0 for what in _CHANGED)
     fractions = any(name.endswith("_fraction") for name in mentioned)
-    rows = transaction.num_rows() if fractions or "num_target_rows" in mentioned else 0
+    rows = transaction.files.num_rows() if fractions or "num_target_rows" in mentioned else 0
     counts["num_target_rows"] = rows
     for what in (*_CHANGED, "affected"):
         counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None

@@ -99,7 +99,7 @@ def append_rows(merge: StartedMerge, unmatched: DataFrame, *, input_bytes: int) 
     """
     rows = inserted_rows(merge, unmatched)
     added = merge.write.write_files(rows, input_bytes=input_bytes)
-    files = merge.transaction.file_set(added)
+    files = merge.transaction.files.file_set(added)
     set_adding_metrics(merge, files)
     merge.metrics.set(numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count())
     return added
@@ -116,7 +116,7 @@ def set_adding_metrics(merge: StartedMerge, added: FileSet) -> None:
 
 def set_skipping_metrics(merge: StartedMerge, candidates: FileSet) -> None:
     """Set the metrics of files before and after data skipping."""
-    num_files, num_bytes = merge.transaction.table_size
+    num_files, num_bytes = merge.transaction.files.table_size
     merge.metrics.set(
         numTargetFilesBeforeSkipping=num_files,
         numTargetBytesBeforeSkipping=num_bytes,

@@ -248,7 +248,7 @@ class MergeIntoCommand:
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
                 search = choose_files(self._statement, transaction, keys, source, settings)
-            _log.info("Searching %s of %s files for matches", search.candidates.count, transaction.table_size[0])
+            _log.info("Searching %s of %s files for matches", search.candidates.count, transaction.files.table_size[0])
             yield MergeContext(
                 **vars(started), source=source, candidates=search.candidates, row_predicates=search.row_predicates
             )

@@ -108,7 +108,7 @@ def write_in_one_pass(merge: MergeContext) -> OnePass | None:
         # An ambiguous match is to be told before any error that a value's expression raises.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None
-    found, files = values(), merge.transaction.file_set(written)
+    found, files = values(), merge.transaction.files.file_set(written)
     taken = rows_of_clause(found, len(merge.target_clauses))
     if _is_as_expected(merge, found, taken, files):
         return OnePass(files, taken, found["inserted_rows"])

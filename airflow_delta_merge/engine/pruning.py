@@ -55,7 +55,7 @@ def keys_to_prune_by(
         return []
     keys = source_keys(statement, prefix=prefix)
     columns = _columns_to_compare(statement, transaction, keys) if keys else []
-    listed = transaction.listed_statistics if columns else None
+    listed = transaction.files.listed_statistics if columns else None
     if listed is None:
         return keys
     return [
@@ -85,7 +85,7 @@ def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, s
     """
     if not settings.prune_by_source:
         return False
-    num_files, num_bytes = transaction.table_size
+    num_files, num_bytes = transaction.files.table_size
     if num_files > _FEW_FILES or num_bytes >= settings.prune_from_bytes:
         return True
     return bool(transaction.partition_columns) or all(each.kind == "not matched" for each in statement.clauses)
@@ -119,14 +119,14 @@ def choose_files(
     """
     statistics = source.statistics
     # Either all keys have a column or none.
-    listed = transaction.listed_statistics if any(key.column is not None for key in keys) else None
+    listed = transaction.files.listed_statistics if any(key.column is not None for key in keys) else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
         return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
-    by_range = transaction.table_size[0] if listed is None else len(positions({}))
-    if transaction.table_size[0] >= settings.cluster_keys_from and by_range > 1:
+    by_range = transaction.files.table_size[0] if listed is None else len(positions({}))
+    if transaction.files.table_size[0] >= settings.cluster_keys_from and by_range > 1:
         clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
@@ -138,7 +138,7 @@ def choose_files(
     if listed is not None:
         by_partition = [key for key in keys if key.target_name in transaction.partition_columns]
         predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
-        chosen = transaction.listed_files_at(positions(clusters), predicates)
+        chosen = transaction.files.listed_at(positions(clusters), predicates)
         if chosen is not None:
             return Search(chosen, matching)
     of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
@@ -165,7 +165,7 @@ def _columns_to_compare(
     )
     if by_more_than_keys:
         return []
-    names = [transaction.physical_name(key.target_name) for key in keys]
+    names = [transaction.files.physical_name(key.target_name) for key in keys]
     known = [name for name in names if name is not None]
     return known if len(known) == len(keys) else []
 
@@ -188,7 +188,7 @@ def row_predicates(
 def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, matching: Sequence[Column]) -> FileSet:
     """The files that :func:`candidate_predicates` leave, which count as read; all where there are none."""
     predicates = candidate_predicates(statement, matching)
-    return transaction.filter_files(predicates) if predicates else transaction.all_files()
+    return transaction.files.filter(predicates) if predicates else transaction.files.all()
 
 
 def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:

@@ -34,7 +34,7 @@ _TIMES_FOR_LARGE_SOURCE = 4
 def reason_to_read_once(merge: StartedMerge) -> str | None:
     """Why the source should be written as it is read; None if it must be looked at before, or is better kept."""
     transaction = merge.transaction
-    is_empty = transaction.table_size[0] == 0
+    is_empty = transaction.files.table_size[0] == 0
     # First what is known without a call: most merges are neither.
     if not (_inserts_all(merge) if is_empty else inserts_only(merge)):
         return None
@@ -67,10 +67,10 @@ def _is_table_small(merge: StartedMerge) -> bool:
     Spark may take the source for far larger than it is, so that the table must be one that is read soon in any case.
     """
     transaction, most_bytes = merge.transaction, merge.settings.join_once_bytes
-    _, num_bytes = transaction.table_size
+    _, num_bytes = transaction.files.table_size
     if num_bytes > most_bytes * _TIMES_FOR_LARGE_SOURCE:
         return False
-    num_rows = transaction.num_listed_rows
+    num_rows = transaction.files.num_listed_rows
     if num_rows is None or num_rows > _MOST_ROWS:
         return False
     return num_bytes <= most_bytes or merge.statement.estimated_source_bytes >= num_bytes

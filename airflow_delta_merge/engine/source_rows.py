@@ -48,9 +48,11 @@ def _within(merge: MergeContext, files: FileSet) -> list[Column]:
     keys = [
         (key, column)
         for key in merge.statement.equalities
-        if is_comparable(key.type) and not key.null_safe and (column := transaction.physical_name(key.target_name))
+        if is_comparable(key.type)
+        and not key.null_safe
+        and (column := transaction.files.physical_name(key.target_name))
     ]
-    statistics = transaction.file_statistics(files) if keys else None
+    statistics = transaction.files.statistics(files) if keys else None
     if statistics is None:
         return []
     predicates = []

@@ -1,18 +1,17 @@
-"""Delta's transaction on the target: its files, what is written into it, and its commit."""
+"""Delta's transaction on the target: what the table is like, what is written into it, and its commit."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
+from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
 from airflow_delta_merge.engine.delta_jvm.commit import (
     committing_with,
     delete_files,
@@ -25,17 +24,13 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
-from airflow_delta_merge.engine.delta_jvm.state_files import files_of, list_state
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
-from airflow_delta_merge.engine.file_statistics import statistics_of
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
-
-#: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
-_MOST_CHARACTERS = 400_000
 
 
 class MergeTransaction:
@@ -47,21 +42,20 @@ class MergeTransaction:
     :param statement: the merge that runs in it.
     :param use_checksum: whether the version's checksum file may be asked for what it has, which the log has too.
     :param list_files_up_to: how many files a table may have, at most, for all of them to be listed here.
-    :ivar target: reads the target's files.
+    :ivar files: the target's files.
+    :ivar target: reads them.
     """
 
     def __init__(
         self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool, list_files_up_to: int
     ) -> None:
         self._gateway = gateway
-        self._statement = statement
-        self._use_checksum = use_checksum
-        self._list_files_up_to = list_files_up_to
         self._command = statement.command
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
-        self._chosen_of_state: JavaObject | None = None
+        self._checksum = VersionChecksum(self._transaction.snapshot(), use=use_checksum)
+        self.files = TableFiles(gateway, statement, self._transaction, self._checksum, list_up_to=list_files_up_to)
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
@@ -82,7 +76,7 @@ class MergeTransaction:
 
         To have asked makes another commit of that application meanwhile a conflict.
         """
-        listed = self._listed("setTransactions")
+        listed = self._checksum.listed("setTransactions")
         if listed is None:
             generation = int(self._transaction.txnVersion(application_id))
             return None if generation < 0 else generation
@@ -148,154 +142,6 @@ class MergeTransaction:
         """Whether the rows get values of identity columns while they are written."""
         return bool(self._command.trackHighWaterMarks().nonEmpty())
 
-    @cached_property
-    def table_size(self) -> tuple[int, int]:
-        """Files and bytes of the table as the transaction reads it."""
-        if self._checksum is not None:
-            return int(self._checksum.numFiles()), int(self._checksum.tableSizeBytes())
-        snapshot = self._transaction.snapshot()
-        return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
-
-    @cached_property
-    def _checksum(self) -> JavaObject | None:
-        """What the version's checksum file says of the table, if there is one; it is read with the log."""
-        if not self._use_checksum:
-            return None
-        checksum = self._transaction.snapshot().checksumOpt()
-        return checksum.get() if checksum.isDefined() else None
-
-    def _listed(self, name: str) -> JavaObject | None:
-        """A JVM sequence of actions that the checksum file has, if it was small enough to be put there."""
-        if self._checksum is None:
-            return None
-        listed = getattr(self._checksum, name)()
-        return listed.get() if listed.isDefined() else None
-
-    def num_rows(self) -> int:
-        """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
-        rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
-        return rows if rows is not None else self._gateway.data_frame(self._command.target()).count()
-
-    # Files
-
-    def file_set(self, files: JavaObject) -> FileSet:
-        """Totals of a JVM sequence of ``AddFile``."""
-        totals = self._gateway.delta("commands.MergeIntoCommandBase").totalBytesAndDistinctPartitionValues(files)
-        rows = self._gateway.delta("NumRecordsStats").fromActions(files).numLogicalRecordsAdded()
-        return FileSet(
-            files=files,
-            count=int(files.size()),
-            num_bytes=int(totals._1()),
-            partitions=int(totals._2()),
-            num_rows=int(rows.get()) if rows.isDefined() else None,
-        )
-
-    def filter_files(self, predicates: Iterable[Column]) -> FileSet:
-        """The files that may hold rows of the target for which all predicates are true; they count as read."""
-        return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
-
-    def _resolved(self, predicates: Iterable[Column]) -> JavaObject:
-        frame = self._statement.target_frame()
-        return self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
-
-    def all_files(self) -> FileSet:
-        """All files of the table; they count as read."""
-        files = self._listed_files
-        return self.filter_files([]) if files is None else self._read(files, [])
-
-    @cached_property
-    def _listed_files(self) -> FileSet | None:
-        """All files of the table, if they are few.
-
-        Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
-        has to be replayed by Spark.
-        """
-        listed = self._listed("allFiles")
-        files = None if listed is None else self.file_set(listed)
-        return None if files is None or (files.count, files.num_bytes) != self.table_size else files
-
-    @property
-    def num_listed_rows(self) -> int | None:
-        """Rows of the whole table, if all its files are listed without a Spark job; they don't count as read."""
-        return None if self._listed_files is None else self._listed_files.num_rows
-
-    @cached_property
-    def _listed_state(self) -> list[str] | None:
-        """What the log says of each file, if they are few enough; those of the checksum file need no such list."""
-        if self._listed_files is not None or self.table_size[0] > self._list_files_up_to:
-            return None
-        return list_state(self._gateway, self._transaction.snapshot())
-
-    @cached_property
-    def listed_statistics(self) -> list[dict[str, Any]] | None:
-        """What Delta's statistics tell of each file, nothing where there are none; None when the table has many.
-
-        Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
-        files to be left out by statistics.
-        """
-        if not self._skips_by_statistics:
-            return None
-        if self._listed_files is not None:
-            return self.file_statistics(self._listed_files)
-        return None if self._listed_state is None else self._statistics_of(map(json.loads, self._listed_state))
-
-    @property
-    def _skips_by_statistics(self) -> bool:
-        return self._gateway.flag("spark.databricks.delta.stats.skipping")
-
-    def file_statistics(self, files: FileSet) -> list[dict[str, Any]] | None:
-        """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
-        if not self._skips_by_statistics:
-            return None
-        # File by file: an answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
-        return self._statistics_of(json.loads(file.json())["add"] for file in scala_list(files.files))
-
-    def _statistics_of(self, adds: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
-        partitioned_by = {
-            str(self.physical_name(field.name())): str(field.dataType().catalogString()) for field in fields
-        }
-        return [statistics_of(add, partitioned_by) for add in adds]
-
-    def listed_files_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet | None:
-        """Those of the files that :attr:`listed_statistics` tells of; None when :meth:`filter_files` finds them sooner.
-
-        They count as read, and so does what others may add to the partitions for which the predicates are true.
-
-        :param positions: which of them.
-        :param predicates: predicates over columns that the table is partitioned by, none for the whole table.
-        """
-        files = self._listed_files
-        if files is None:
-            assert self._listed_state is not None, "listed_statistics is there only if they are listed"
-            adds = [self._listed_state[position] for position in positions]
-            if sum(map(len, adds)) > _MOST_CHARACTERS:
-                return None
-            files = self.file_set(files_of(self._gateway, adds))
-            self._chosen_of_state = files.files
-        elif len(positions) < files.count:
-            files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
-        return self._read(files, predicates)
-
-    def _read(self, files: FileSet, predicates: Iterable[Column]) -> FileSet:
-        self._transaction.trackReadPredicates(self._resolved(predicates), False, True)
-        self._transaction.trackFilesRead(files.files)
-        return files
-
-    def physical_name(self, column: str) -> str | None:
-        """The name by which files and statistics know a column; None if the table has none of that very name."""
-        schema = self._transaction.metadata().schema()
-        if schema.getFieldIndex(column).isEmpty():
-            return None
-        return str(self._gateway.delta("DeltaColumnMapping").getPhysicalName(schema.apply(column)))
-
-    def select_files(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
-        """Those of ``candidates`` whose encoded paths are given."""
-        data_path = self._transaction.deltaLog().dataPath()
-        by_name = self._command.generateCandidateFileMap(data_path, candidates.files)
-        chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)
-        return self.file_set(self._gateway.seq(chosen))
-
     # Writing
 
     def write_files(self, rows: DataFrame, *, texts_by_footers: bool) -> JavaObject:
@@ -331,7 +177,7 @@ class MergeTransaction:
             self._gateway, self._command, self._transaction, attempt=attempt
         )
         self._written.append(written)
-        files = self.file_set(touched)
+        files = self.files.file_set(touched)
         gone = self.remove_actions(files) if marked is None else marked
         return files, written, self._gateway.concat(written, gone)
 
@@ -346,13 +192,13 @@ class MergeTransaction:
     def split_change_files(self, actions: JavaObject) -> tuple[FileSet, int, int]:
         """The data files among the actions of a write; count and bytes of the change files."""
         if not self.writes_change_data:
-            return self.file_set(actions), 0, 0
+            return self.files.file_set(actions), 0, 0
         by_class: dict[str, list[JavaObject]] = {"AddFile": [], "AddCDCFile": []}
         for action in scala_list(actions):
             by_class[action.getClass().getSimpleName()].append(action)
         change_files = by_class["AddCDCFile"]
         change_bytes = sum(int(file.size()) for file in change_files)
-        return self.file_set(self._gateway.seq(by_class["AddFile"])), len(change_files), change_bytes
+        return self.files.file_set(self._gateway.seq(by_class["AddFile"])), len(change_files), change_bytes
 
     def remove_actions(self, files: FileSet) -> JavaObject:
         """Actions that remove the files from the table."""
@@ -379,12 +225,11 @@ class MergeTransaction:
         )
         by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
         touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
-        listed = self._chosen_of_state if self._listed_files is None else self._listed_files.files
-        actions, counts = actions_of_marked_files(gateway, touched, transaction, listed)
+        actions, counts = actions_of_marked_files(gateway, touched, transaction, self.files.with_statistics)
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
             emptied = [file.fileLogEntry() for file in scala_list(touched) if file.isFullyReplaced()]
-        return actions, counts, self.file_set(gateway.seq(emptied))
+        return actions, counts, self.files.file_set(gateway.seq(emptied))
 
     @property
     def session_user_metadata(self) -> str | None:

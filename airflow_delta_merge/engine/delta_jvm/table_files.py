@@ -1,0 +1,186 @@
+"""The target's files as a transaction reads them: which there are, what is known of them, and which are chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.state_files import files_of, list_state
+from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
+from airflow_delta_merge.engine.file_statistics import statistics_of
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+
+#: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
+_MOST_CHARACTERS = 400_000
+
+
+class TableFiles:
+    """The files of the table in the version that a transaction reads.
+
+    :param gateway: the session's JVM.
+    :param statement: the merge into the table.
+    :param transaction: Delta's transaction.
+    :param checksum: what its version's checksum file has.
+    :param list_up_to: how many files the table may have, at most, for all of them to be listed here.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        statement: ResolvedMerge,
+        transaction: JavaObject,
+        checksum: VersionChecksum,
+        *,
+        list_up_to: int,
+    ) -> None:
+        self._gateway = gateway
+        self._statement = statement
+        self._command = statement.command
+        self._transaction = transaction
+        self._checksum = checksum
+        self._list_up_to = list_up_to
+        self._chosen_of_state: JavaObject | None = None
+
+    @cached_property
+    def table_size(self) -> tuple[int, int]:
+        """Files and bytes of the table as the transaction reads it."""
+        if (size := self._checksum.table_size) is not None:
+            return size
+        snapshot = self._transaction.snapshot()
+        return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+
+    def num_rows(self) -> int:
+        """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
+        rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
+        return rows if rows is not None else self._gateway.data_frame(self._command.target()).count()
+
+    def file_set(self, files: JavaObject) -> FileSet:
+        """Totals of a JVM sequence of ``AddFile``."""
+        totals = self._gateway.delta("commands.MergeIntoCommandBase").totalBytesAndDistinctPartitionValues(files)
+        rows = self._gateway.delta("NumRecordsStats").fromActions(files).numLogicalRecordsAdded()
+        return FileSet(
+            files=files,
+            count=int(files.size()),
+            num_bytes=int(totals._1()),
+            partitions=int(totals._2()),
+            num_rows=int(rows.get()) if rows.isDefined() else None,
+        )
+
+    def filter(self, predicates: Iterable[Column]) -> FileSet:
+        """The files that may hold rows of the target for which all predicates are true; they count as read."""
+        return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
+
+    def _resolved(self, predicates: Iterable[Column]) -> JavaObject:
+        frame = self._statement.target_frame()
+        return self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
+
+    def all(self) -> FileSet:
+        """All files of the table; they count as read."""
+        files = self._listed_files
+        return self.filter([]) if files is None else self._count_as_read(files, [])
+
+    @cached_property
+    def _listed_files(self) -> FileSet | None:
+        """All files of the table, if they are few.
+
+        Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
+        has to be replayed by Spark.
+        """
+        listed = self._checksum.listed("allFiles")
+        files = None if listed is None else self.file_set(listed)
+        return None if files is None or (files.count, files.num_bytes) != self.table_size else files
+
+    @property
+    def num_listed_rows(self) -> int | None:
+        """Rows of the whole table, if all its files are listed without a Spark job; they don't count as read."""
+        return None if self._listed_files is None else self._listed_files.num_rows
+
+    @cached_property
+    def _listed_state(self) -> list[str] | None:
+        """What the log says of each file, if they are few enough; those of the checksum file need no such list."""
+        if self._listed_files is not None or self.table_size[0] > self._list_up_to:
+            return None
+        return list_state(self._gateway, self._transaction.snapshot())
+
+    @cached_property
+    def listed_statistics(self) -> list[dict[str, Any]] | None:
+        """What Delta's statistics tell of each file, nothing where there are none; None when the table has many.
+
+        Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
+        files to be left out by statistics.
+        """
+        if not self._skips_by_statistics:
+            return None
+        if self._listed_files is not None:
+            return self.statistics(self._listed_files)
+        return None if self._listed_state is None else self._statistics_of(map(json.loads, self._listed_state))
+
+    @property
+    def _skips_by_statistics(self) -> bool:
+        return self._gateway.flag("spark.databricks.delta.stats.skipping")
+
+    def statistics(self, files: FileSet) -> list[dict[str, Any]] | None:
+        """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
+        if not self._skips_by_statistics:
+            return None
+        # File by file: an answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
+        return self._statistics_of(json.loads(file.json())["add"] for file in scala_list(files.files))
+
+    def _statistics_of(self, adds: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
+        partitioned_by = {
+            str(self.physical_name(field.name())): str(field.dataType().catalogString()) for field in fields
+        }
+        return [statistics_of(add, partitioned_by) for add in adds]
+
+    def listed_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet | None:
+        """Those of the files that :attr:`listed_statistics` tells of; None when :meth:`filter` finds them sooner.
+
+        They count as read, and so does what others may add to the partitions for which the predicates are true.
+
+        :param positions: which of them.
+        :param predicates: predicates over columns that the table is partitioned by, none for the whole table.
+        """
+        files = self._listed_files
+        if files is None:
+            assert self._listed_state is not None, "listed_statistics is there only if they are listed"
+            adds = [self._listed_state[position] for position in positions]
+            if sum(map(len, adds)) > _MOST_CHARACTERS:
+                return None
+            files = self.file_set(files_of(self._gateway, adds))
+            self._chosen_of_state = files.files
+        elif len(positions) < files.count:
+            files = self.file_set(self._gateway.seq(files.files.apply(position) for position in positions))
+        return self._count_as_read(files, predicates)
+
+    def _count_as_read(self, files: FileSet, predicates: Iterable[Column]) -> FileSet:
+        self._transaction.trackReadPredicates(self._resolved(predicates), False, True)
+        self._transaction.trackFilesRead(files.files)
+        return files
+
+    def physical_name(self, column: str) -> str | None:
+        """The name by which files and statistics know a column; None if the table has none of that very name."""
+        schema = self._transaction.metadata().schema()
+        if schema.getFieldIndex(column).isEmpty():
+            return None
+        return str(self._gateway.delta("DeltaColumnMapping").getPhysicalName(schema.apply(column)))
+
+    def select(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
+        """Those of ``candidates`` whose encoded paths are given."""
+        data_path = self._transaction.deltaLog().dataPath()
+        by_name = self._command.generateCandidateFileMap(data_path, candidates.files)
+        chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)
+        return self.file_set(self._gateway.seq(chosen))
+
+    @property
+    def with_statistics(self) -> JavaObject | None:
+        """JVM sequence of files with their statistics, those that were chosen among them; None if none are listed."""
+        return self._chosen_of_state if self._listed_files is None else self._listed_files.files
