@@ -179,7 +179,9 @@ def test_what_is_in_no_table(spark: SparkSession, folder: Path) -> None:
     )
     assert (found.tables, columns(found), rows(found)) == ((), {}, {"t.id JOIN"})
 
-    spark.sparkContext.parallelize([(1, "a")]).toDF(["id", "v"]).createOrReplaceTempView("computed")
+    # Not by toDF: that makes it in the session that was started last, which another test may have done.
+    computed = spark.createDataFrame(spark.sparkContext.parallelize([(1, "a")]), ["id", "v"])
+    computed.createOrReplaceTempView("computed")
     found = lineage(
         spark,
         folder,

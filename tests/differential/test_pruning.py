@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from airflow_delta_merge.engine import merge_sql, pruning
-from airflow_delta_merge.engine.delta_jvm import transaction
+from airflow_delta_merge.engine.delta_jvm import table_files
 from airflow_delta_merge.engine.key_clusters import key_clusters
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.session_settings import session_settings
@@ -259,14 +259,14 @@ def test_files_with_much_to_tell_are_chosen_by_deltas_job(
     source = "(SELECT explode(array({ids})) AS id)"
     merge = f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = -1"
     handed_over: list[int] = []
-    files_of = transaction.files_of
+    files_of = table_files.files_of
 
     def counting(gateway: Gateway, adds: Sequence[str]) -> JavaObject:
         handed_over.append(len(adds))
         return files_of(gateway, adds)
 
-    monkeypatch.setattr(transaction, "files_of", counting)
-    monkeypatch.setattr(transaction, "_MOST_CHARACTERS", 400)
+    monkeypatch.setattr(table_files, "files_of", counting)
+    monkeypatch.setattr(table_files, "_MOST_CHARACTERS", 400)
     with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **BY["the log"]}):
         for ids, files in (("3, 4", 1), ("3, 14", 2)):
             result, _ = merged_as_by_the_builtin(spark, table, tmp_path / ids, merge.replace("{ids}", ids))
