@@ -156,7 +156,7 @@ class MergeIntoCommand:
                     self._commit(transaction, self._execute_builtin(transaction))
             elif self._reads_once(started := self._started(transaction)):
                 with self._described("find and write changes"):
-                    actions = read_once.write_unmatched_rows(started, self._report.reason)
+                    actions = read_once.write_unmatched_rows(started)
                 self._commit(transaction, actions)
             else:
                 with self._context(started, self._guards) as context:
@@ -345,8 +345,8 @@ class MergeIntoCommand:
             touched.release()
 
     def _plan_read_once(self, started: StartedMerge, *, explain: bool) -> MergePlan:
-        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started, self._report.reason))}
-        read_once.set_source_metrics(started, self._report.reason)
+        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started))}
+        read_once.set_source_metrics(started)
         return self._merge_plan(0, rows if explain else {})
 
     def _counted_inserts(self, merge: StartedMerge, unmatched: DataFrame) -> DataFrame:

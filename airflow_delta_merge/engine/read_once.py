@@ -33,19 +33,22 @@ _TIMES_FOR_LARGE_SOURCE = 4
 
 def reason_to_read_once(merge: StartedMerge) -> str | None:
     """Why the source should be written as it is read; None if it must be looked at before, or is better kept."""
-    transaction = merge.transaction
-    is_empty = transaction.files.table_size[0] == 0
     # First what is known without a call: most merges are neither.
-    if not (_inserts_all(merge) if is_empty else inserts_only(merge)):
+    if not (_inserts_all(merge) if _is_empty(merge) else inserts_only(merge)):
         return None
     # Rows that get identity values are shuffled to as many tasks as their size asks for.
-    if _is_partition_a_key(merge) or transaction.generates_identity:
+    if _is_partition_a_key(merge) or merge.transaction.generates_identity:
         return None
     if not merge.gateway.flag("spark.databricks.delta.stats.collect"):  # these tell how many rows were written
         return None
-    if is_empty:
+    if _is_empty(merge):
         return FIRST_LOAD
     return SMALL_TABLE if _is_table_small(merge) else None
+
+
+def _is_empty(merge: StartedMerge) -> bool:
+    """Whether the table has no files, so that no source row has a match."""
+    return merge.transaction.files.table_size[0] == 0
 
 
 def _is_partition_a_key(merge: StartedMerge) -> bool:
@@ -76,44 +79,38 @@ def _is_table_small(merge: StartedMerge) -> bool:
     return num_bytes <= most_bytes or merge.statement.estimated_source_bytes >= num_bytes
 
 
-def unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
+def unmatched_rows(merge: StartedMerge) -> DataFrame:
     """The source rows that match no row of the table, each computed once; sets the metrics of files.
 
-    For a small table Delta's metric ``numSourceRows`` is counted when they are computed, as the built-in MERGE does.
-
-    :param reason: what :func:`reason_to_read_once` gave.
+    For a table with files Delta's metric ``numSourceRows`` is counted as they are computed, as the built-in MERGE does.
     """
     statement, transaction = merge.statement, merge.transaction
     # They count as read, so that of two first loads at a time one is in conflict with the other.
     candidates = candidate_files(statement, transaction, statement.target_only_conjuncts)
     set_skipping_metrics(merge, candidates)
     source = statement.source_frame()
-    if reason == FIRST_LOAD:
+    if _is_empty(merge):
         return source
     counted = statement.counting_rows(source, "numSourceRows")
     return counted.join(F.broadcast(transaction.target.frame(candidates)), statement.condition, "left_anti")
 
 
-def write_unmatched_rows(merge: StartedMerge, reason: str) -> JavaObject:
+def write_unmatched_rows(merge: StartedMerge) -> JavaObject:
     """Read the source, once, and write what the insert clauses make of its unmatched rows; sets the metrics.
 
-    :param reason: what :func:`reason_to_read_once` gave.
     :return: JVM sequence of file actions.
     """
     with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-        unmatched = unmatched_rows(merge, reason)
+        unmatched = unmatched_rows(merge)
         input_bytes = min(merge.statement.estimated_source_bytes, _MOST_BYTES)
         added = append_rows(merge, unmatched, input_bytes=input_bytes)
-    set_source_metrics(merge, reason)
+    set_source_metrics(merge)
     return added
 
 
-def set_source_metrics(merge: StartedMerge, reason: str) -> None:
-    """Set the number of source rows, once their unmatched ones were computed.
-
-    :param reason: what :func:`reason_to_read_once` gave.
-    """
-    if reason == FIRST_LOAD:
+def set_source_metrics(merge: StartedMerge) -> None:
+    """Set the number of source rows, once their unmatched ones were computed."""
+    if _is_empty(merge):
         merge.metrics.set(numSourceRows=merge.metrics.values["numTargetRowsInserted"])
     else:
         merge.metrics.read_back()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,15 +10,22 @@ if TYPE_CHECKING:
 
 
 class VersionChecksum:
-    """A version's checksum file, if there is one.
+    """The checksum file of the version that a transaction reads, if there is one; it is asked for when it is needed.
 
-    :param snapshot: the JVM ``Snapshot`` of the version.
+    :param transaction: Delta's transaction.
     :param use: whether it may be asked for what it has, which the log has too.
     """
 
-    def __init__(self, snapshot: JavaObject, *, use: bool) -> None:
-        found = snapshot.checksumOpt() if use else None
-        self._checksum: JavaObject | None = found.get() if found is not None and found.isDefined() else None
+    def __init__(self, transaction: JavaObject, *, use: bool) -> None:
+        self._transaction = transaction
+        self._use = use
+
+    @cached_property
+    def _checksum(self) -> JavaObject | None:
+        if not self._use:
+            return None
+        checksum = self._transaction.snapshot().checksumOpt()
+        return checksum.get() if checksum.isDefined() else None
 
     @property
     def table_size(self) -> tuple[int, int] | None:

@@ -54,7 +54,7 @@ class MergeTransaction:
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
-        self._checksum = VersionChecksum(self._transaction.snapshot(), use=use_checksum)
+        self._checksum = VersionChecksum(self._transaction, use=use_checksum)
         self.files = TableFiles(gateway, statement, self._transaction, self._checksum, list_up_to=list_files_up_to)
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
