@@ -18,7 +18,7 @@ from airflow_delta_merge.engine.insert_only_merge import (
     write_inserts,
 )
 from airflow_delta_merge.engine.kept_join import is_small, join_once
-from airflow_delta_merge.engine.matches import count_by_file, find_matches, matches_of
+from airflow_delta_merge.engine.matches import count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
@@ -41,7 +41,8 @@ class ClassicMergeExecutor:
 
     Phase 1, :meth:`find_touched_files`: join the source with the candidate files, reading only the columns that
     the conditions need, and decide for each target row which clause takes it. The matches are kept, and counted by
-    Spark into one row a file: pairs, distinct target rows (a bitmap of row numbers) and rows of each clause. That
+    Spark into one row a task: pairs, distinct target rows (a bitmap of row numbers), rows of each clause and the paths
+    of the files that these are in. That
     tells the touched files, the ambiguity error and all row metrics. A file is touched only if a clause takes one
     of its rows; pairs for which every condition is false touch nothing (delta-io/delta#1812).
 
@@ -87,9 +88,8 @@ class ClassicMergeExecutor:
         if merge.insert_clauses or self._deletion_vectors:
             matches = matches.persist()  # they are needed again
         try:
-            by_file = count_by_file(merge, matches) if merge.candidates.count else []
-            paths = sorted({path for path, counts in by_file if any(counts.clauses)})
-            return self._touched_files([counts for _, counts in by_file], paths, matches)
+            paths, counts = count_matches(merge, matches) if merge.candidates.count else ([], [])
+            return self._touched_files(counts, paths, matches)
         except BaseException:
             matches.unpersist()
             raise

@@ -32,10 +32,10 @@ MOST_ROWS = 500_000
 class KeptJoin:
     """The join of the source with the candidate files, computed once.
 
-    :param frame: the target's columns, those by which it tracks rows, path and number of the row in its file and among
-        all (NULL in rows of the source that match nothing), the source's columns and its row number (NULL in rows of
-        the target that match nothing), and the number of the clause that takes the target's row. Rows that no later
-        step needs are not there.
+    :param frame: the target's columns, those by which it tracks rows, path, index in the file and number of the row
+        (NULL in rows of the source that match nothing), the source's columns and its row number (NULL in rows of the
+        target that match nothing), and the number of the clause that takes the target's row. Rows that no later step
+        needs are not there.
     :param tracking: the columns by which the table tracks its rows.
     :param totals: what was found in all files together.
     :param paths: the files that hold a row which a clause takes, as Spark encodes their paths.
@@ -103,8 +103,6 @@ def join_once(merge: MergeContext) -> KeptJoin:
     """Join the source with the candidate files and keep what is needed of them."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
-    # A row's index in its file may be that of rows in other files, and Spark aggregates them all as it computes them.
-    target = target.select("*", F.monotonically_increasing_id().alias(names.row_number))
     target, source = in_one_task(target, merge.source.frame)
     joined = target.join(source, merge.statement.condition, _join_type(merge))
     is_target_row = F.col(names.file_path).isNotNull()

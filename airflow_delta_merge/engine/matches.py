@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
 
-#: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it; a row's index in its file has
-#: fewer.
+#: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it.
 _ROW_BITS = 33
 
 #: Of searched files the narrow columns are read only.
@@ -29,7 +28,7 @@ _TASKS_PER_CORE = 8
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """What was found in a file, or in a part of one that a task read by itself.
+    """What was found by one task, or by all.
 
     :param pairs: pairs of a source row and a target row that match.
     :param matched_rows: distinct target rows in them.
@@ -76,25 +75,36 @@ def match_counts(merge: MergeContext, matched: Column, number: Column, clause: C
 
 
 def positions_in(
-    merge: MergeContext, files: FileSet, *, where: Sequence[Column] = (), most_tasks: int | None = None
+    merge: MergeContext,
+    files: FileSet,
+    *,
+    with_path: bool = True,
+    where: Sequence[Column] = (),
+    most_tasks: int | None = None,
 ) -> DataFrame:
-    """The target's rows in ``files``, each with its file's path and a number.
+    """The target's rows in ``files``, each with its file's path, its index in the file and a number.
 
-    The number is the row's index in its file where positions must be the same in each read (deletion vectors, change
-    data); else it is only unique in this read, which spares the reader the index.
+    The index is there where positions must be the same in each read (deletion vectors, change data); else it is NULL,
+    which spares the reader to count. The number is unique in this read.
 
+    :param with_path: whether the path is needed.
     :param where: predicates that the rows must fulfil.
     :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
     """
-    transaction, names = merge.transaction, merge.names
-    return transaction.target.frame_with_positions(
+    names = merge.names
+    return merge.transaction.target.frame_with_positions(
         files,
-        path=names.file_path,
+        path=names.file_path if with_path else None,
         row_index=names.row_index,
-        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
+        row_number=names.row_number,
+        indexed=_needs_row_index(merge),
         where=where,
         most_tasks=most_tasks,
     )
+
+
+def _needs_row_index(merge: MergeContext) -> bool:
+    return bool(merge.transaction.writes_deletion_vectors or merge.transaction.writes_change_data)
 
 
 def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
@@ -109,14 +119,18 @@ def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
     """What is known of matches, see :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches`.
 
-    :param rows: target rows with path and number, source rows beside them with theirs.
+    :param rows: target rows with their positions, source rows beside them with their number. Without a path they must
+        be where Spark reads the files: in one stage with it.
     """
-    names, row_id = merge.names, F.col(merge.names.source_row_id)
+    names = merge.names
+    path = F.col(names.file_path) if names.file_path in rows.columns else F.input_file_name()
+    is_taken = F.col(names.clause) > 0
     # Fresh names for all: these rows are later joined with the source that they came from.
     return rows.select(
-        F.col(names.file_path).alias("path"),
-        F.col(names.row_index).alias("row_index"),
-        row_id.alias(names.matched_row_id),
+        F.when(is_taken, path).alias("path"),
+        F.when(is_taken, F.col(names.row_index)).alias("row_index"),
+        F.col(names.row_number).alias("row_number"),
+        F.col(names.source_row_id).alias(names.matched_row_id),
         F.col(names.clause).alias("clause"),
     )
 
@@ -136,27 +150,40 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     names = merge.names
     by_source = merge.clauses_of("not matched by source")
     where = [] if by_source else merge.row_predicates
-    target = positions_in(merge, candidates, where=where, most_tasks=search_tasks(merge, candidates))
+    most_tasks, path_later = search_tasks(merge, candidates), _is_path_known_after_join(merge)
+    target = positions_in(merge, candidates, with_path=not path_later, where=where, most_tasks=most_tasks)
     source = merge.source.for_join()
     if by_source:
         joined = target.join(source, merge.statement.condition, "left")
     else:
         joined = target.join(source, filtered_condition(merge), "inner")
     has_match = F.col(names.source_row_id).isNotNull()
-    matches = matches_of(merge, joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)))
-    if not by_source:
-        return matches
-    return matches.filter(F.col(names.matched_row_id).isNotNull() | (F.col("clause") > 0))
+    rows = joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause))
+    if by_source:
+        rows = rows.filter(has_match | (F.col(names.clause) > 0))
+    return matches_of(merge, rows)
 
 
-def count_by_file(merge: MergeContext, matches: DataFrame) -> list[tuple[str, MatchCounts]]:
-    """The encoded path of each file with a match, or of a part of one, and what was found there."""
-    number = F.col("row_index")
+def _is_path_known_after_join(merge: MergeContext) -> bool:
+    """Whether the rows of a search are joined where they are read, so that only those that match need their path.
+
+    Then Spark knows the file still; after a shuffle it doesn't.
+    """
+    is_broadcast = merge.source.is_small and not merge.gateway.flag("spark.sql.optimizer.disableHints")
+    return is_broadcast and not _needs_row_index(merge)
+
+
+def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], list[MatchCounts]]:
+    """The encoded paths of the files of which a clause takes a row, and what was found by each task."""
+    number = F.col("row_number")
     counts = match_counts(
         merge,
         F.col(merge.names.matched_row_id).isNotNull(),
         number.bitwiseAND((1 << _ROW_BITS) - 1),
         F.col("clause"),
     )
-    rows = matches.groupBy("path", F.shiftright(number, _ROW_BITS)).agg(*counts).collect()
-    return [(row["path"], MatchCounts.of(row.asDict(), len(merge.target_clauses))) for row in rows]
+    paths = F.collect_set("path").alias("paths")
+    rows = matches.groupBy(F.shiftright(number, _ROW_BITS)).agg(paths, *counts).collect()
+    clauses = len(merge.target_clauses)
+    touched = {path for row in rows for path in row["paths"]}
+    return sorted(touched), [MatchCounts.of(row.asDict(), clauses) for row in rows]

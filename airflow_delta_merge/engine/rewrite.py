@@ -31,9 +31,9 @@ class TouchedFiles:
     :param files: files that hold a row which a clause takes.
     :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
     :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
-        file's, as Spark encodes it), ``row_index`` (long, see
-        :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL without a match)
-        and ``clause`` (its number).
+        file's, as Spark encodes it) and ``row_index`` (long), both NULL in a row that no clause takes, ``row_number``
+        (long, see :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL
+        without a match) and ``clause`` (its number).
     :param num_pairs: how many pairs of source and target rows match.
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.

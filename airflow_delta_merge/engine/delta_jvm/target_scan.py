@@ -89,33 +89,41 @@ class TargetScan:
         self,
         files: FileSet,
         *,
-        path: str,
+        path: str | None,
         row_index: str,
+        row_number: str,
         indexed: bool,
         where: Sequence[Column],
         most_tasks: int | None,
     ) -> DataFrame:
-        """:meth:`frame` plus two columns: the file's path (URI, as Spark encodes it) and a number of the row.
+        """:meth:`frame` plus columns: the file's path (URI, as Spark encodes it), the row's index in it and a number.
+
+        The number is ``monotonically_increasing_id``, unique in this read. The index is the same in each read.
 
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
         knows deletion vectors; that only makes the column visible.
 
-        :param indexed: whether the number is to be the row's index in its file; without it, or without
-            :attr:`has_stable_positions`, it is a number that is unique in this read.
+        :param path: the path's name; None to leave it out, where there is no index either.
+        :param row_index: the index's name.
+        :param row_number: the number's name.
+        :param indexed: whether the index is wanted, which the reader has to count; without it, or without
+            :attr:`has_stable_positions`, it is NULL.
         :param where: predicates that the rows must fulfil.
         :param most_tasks: see :meth:`frame`.
         """
+        number = F.monotonically_increasing_id().alias(row_number)
         if not indexed or not self.has_stable_positions:
-            numbered = F.monotonically_increasing_id().alias(row_index)
             frame = _filtered(self.frame(files, most_tasks=most_tasks), where)
-            return frame.select("*", F.input_file_name().alias(path), numbered)
+            paths = [] if path is None else [F.input_file_name().alias(path)]
+            return frame.select("*", *paths, F.lit(None).cast("bigint").alias(row_index), number)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
         scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
         # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
+        paths = [] if path is None else [metadata.getField("file_path").alias(path)]
         return _filtered(self._gateway.wrap(scan), where).select(
-            "*", metadata.getField("file_path").alias(path), metadata.getField("row_index").alias(row_index)
+            "*", *paths, metadata.getField("row_index").alias(row_index), number
         )
 
     def _file_index(self, files: FileSet) -> JavaObject:
