@@ -75,36 +75,26 @@ def match_counts(merge: MergeContext, matched: Column, number: Column, clause: C
 
 
 def positions_in(
-    merge: MergeContext,
-    files: FileSet,
-    *,
-    with_path: bool = True,
-    where: Sequence[Column] = (),
-    most_tasks: int | None = None,
+    merge: MergeContext, files: FileSet, *, where: Sequence[Column] = (), most_tasks: int | None = None
 ) -> DataFrame:
     """The target's rows in ``files``, each with its file's path, its index in the file and a number.
 
     The index is there where positions must be the same in each read (deletion vectors, change data); else it is NULL,
     which spares the reader to count. The number is unique in this read.
 
-    :param with_path: whether the path is needed.
     :param where: predicates that the rows must fulfil.
     :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
     """
-    names = merge.names
-    return merge.transaction.target.frame_with_positions(
+    transaction, names = merge.transaction, merge.names
+    return transaction.target.frame_with_positions(
         files,
-        path=names.file_path if with_path else None,
+        path=names.file_path,
         row_index=names.row_index,
         row_number=names.row_number,
-        indexed=_needs_row_index(merge),
+        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
         where=where,
         most_tasks=most_tasks,
     )
-
-
-def _needs_row_index(merge: MergeContext) -> bool:
-    return bool(merge.transaction.writes_deletion_vectors or merge.transaction.writes_change_data)
 
 
 def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
@@ -119,15 +109,12 @@ def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
     """What is known of matches, see :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches`.
 
-    :param rows: target rows with their positions, source rows beside them with their number. Without a path they must
-        be where Spark reads the files: in one stage with it.
+    :param rows: target rows with their positions, source rows beside them with their number.
     """
-    names = merge.names
-    path = F.col(names.file_path) if names.file_path in rows.columns else F.input_file_name()
-    is_taken = F.col(names.clause) > 0
+    names, is_taken = merge.names, F.col(merge.names.clause) > 0
     # Fresh names for all: these rows are later joined with the source that they came from.
     return rows.select(
-        F.when(is_taken, path).alias("path"),
+        F.when(is_taken, F.col(names.file_path)).alias("path"),
         F.when(is_taken, F.col(names.row_index)).alias("row_index"),
         F.col(names.row_number).alias("row_number"),
         F.col(names.source_row_id).alias(names.matched_row_id),
@@ -150,8 +137,7 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     names = merge.names
     by_source = merge.clauses_of("not matched by source")
     where = [] if by_source else merge.row_predicates
-    most_tasks, path_later = search_tasks(merge, candidates), _is_path_known_after_join(merge)
-    target = positions_in(merge, candidates, with_path=not path_later, where=where, most_tasks=most_tasks)
+    target = positions_in(merge, candidates, where=where, most_tasks=search_tasks(merge, candidates))
     source = merge.source.for_join()
     if by_source:
         joined = target.join(source, merge.statement.condition, "left")
@@ -162,15 +148,6 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     if by_source:
         rows = rows.filter(has_match | (F.col(names.clause) > 0))
     return matches_of(merge, rows)
-
-
-def _is_path_known_after_join(merge: MergeContext) -> bool:
-    """Whether the rows of a search are joined where they are read, so that only those that match need their path.
-
-    Then Spark knows the file still; after a shuffle it doesn't.
-    """
-    is_broadcast = merge.source.is_small and not merge.gateway.flag("spark.sql.optimizer.disableHints")
-    return is_broadcast and not _needs_row_index(merge)
 
 
 def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], list[MatchCounts]]:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_delta_merge.identifiers import quote_identifier
 from tests.differential.cases import Case, Table
-from tests.differential.harness import Harness
+from tests.differential.harness import WRITE_NO_DELETION_VECTORS, Harness
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 MAPPING = {"delta.columnMapping.mode": "name"}  # allows any character in a column's name
@@ -137,4 +137,13 @@ def test_names_the_built_in_breaks_on(engines: Harness) -> None:
     engines.check_like(
         _columns_with_names("internals of Delta", INTERNALS_OF_DELTA, {}),
         like=_columns_with_names("harmless words", harmless, {}),
+    )
+
+
+def test_a_column_that_hides_positions_from_deletion_vectors(engines: Harness) -> None:
+    """The built-in fails. Ours can't tell which row of a file to mark either, so it writes the files anew."""
+    marks = {"delta.enableDeletionVectors": "true"}
+    engines.check_like(
+        _columns_with_names("what hides positions", ["_Metadata"], marks),
+        like=replace(_columns_with_names("a harmless word", ["harmless"], marks), confs=WRITE_NO_DELETION_VECTORS),
     )

@@ -89,7 +89,7 @@ class TargetScan:
         self,
         files: FileSet,
         *,
-        path: str | None,
+        path: str,
         row_index: str,
         row_number: str,
         indexed: bool,
@@ -103,7 +103,8 @@ class TargetScan:
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
         knows deletion vectors; that only makes the column visible.
 
-        :param path: the path's name; None to leave it out, where there is no index either.
+        :param path: the path's name. It isn't taken from the relation's metadata, as the index is: of a struct from
+            which two fields are used Spark makes one for each row that is read, one field it takes where it is used.
         :param row_index: the index's name.
         :param row_number: the number's name.
         :param indexed: whether the index is wanted, which the reader has to count; without it, or without
@@ -111,19 +112,17 @@ class TargetScan:
         :param where: predicates that the rows must fulfil.
         :param most_tasks: see :meth:`frame`.
         """
-        number = F.monotonically_increasing_id().alias(row_number)
+        file_name, number = F.input_file_name().alias(path), F.monotonically_increasing_id().alias(row_number)
         if not indexed or not self.has_stable_positions:
             frame = _filtered(self.frame(files, most_tasks=most_tasks), where)
-            paths = [] if path is None else [F.input_file_name().alias(path)]
-            return frame.select("*", *paths, F.lit(None).cast("bigint").alias(row_index), number)
+            return frame.select("*", file_name, F.lit(None).cast("bigint").alias(row_index), number)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
         scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
         # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
-        paths = [] if path is None else [metadata.getField("file_path").alias(path)]
         return _filtered(self._gateway.wrap(scan), where).select(
-            "*", *paths, metadata.getField("row_index").alias(row_index), number
+            "*", file_name, metadata.getField("row_index").alias(row_index), number
         )
 
     def _file_index(self, files: FileSet) -> JavaObject:

@@ -127,9 +127,13 @@ class MergeTransaction:
 
     @cached_property
     def writes_deletion_vectors(self) -> bool:
-        """Whether rows are marked as deleted instead of files rewritten: the table and the session allow it."""
+        """Whether rows are marked as deleted instead of files rewritten: the table and the session allow it.
+
+        Files are rewritten, too, where it can't be told which row of a file is to be marked.
+        """
         session = self._gateway.session
-        return bool(self._command.shouldWritePersistentDeletionVectors(session, self._transaction))
+        allowed = bool(self._command.shouldWritePersistentDeletionVectors(session, self._transaction))
+        return allowed and self.target.has_stable_positions
 
     @cached_property
     def optimizes_write(self) -> bool:
