@@ -42,9 +42,9 @@ class ClassicMergeExecutor:
     Phase 1, :meth:`find_touched_files`: join the source with the candidate files, reading only the columns that
     the conditions need, and decide for each target row which clause takes it. The matches are kept, and counted by
     Spark into one row a task: pairs, distinct target rows (a bitmap of row numbers), rows of each clause and the paths
-    of the files that these are in. That
-    tells the touched files, the ambiguity error and all row metrics. A file is touched only if a clause takes one
-    of its rows; pairs for which every condition is false touch nothing (delta-io/delta#1812).
+    of the files that these are in. That tells the touched files, the ambiguity error and all row metrics. A file is
+    touched only if a clause takes one of its rows; pairs for which every condition is false touch nothing
+    (delta-io/delta#1812).
 
     Phase 2, :meth:`write_all_changes`: read the touched files whole, beside each row the source row it matches,
     and write updated and unmodified rows in the files' own order; a small source is broadcast, so that no target
