@@ -67,7 +67,7 @@ def _run(cases: Sequence[Case], earlier: Sequence[saved.EarlierRun], options: ar
     events = folder / "events" if options.profile else None
     if events:
         events.mkdir()
-    extras = iceberg.extras(options.home) if options.iceberg else session.NO_EXTRAS
+    extras = session.warm(iceberg.extras(options.home) if options.iceberg else session.NO_EXTRAS)
     about = report.circumstances(_command(), options.scale, options.rounds, extras)
     contestants = _contestants(options, work)
     spark = session.start(work, event_log=events, extras=extras)

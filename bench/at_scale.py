@@ -198,8 +198,8 @@ def _in_own_process(case: AtScale, what: str, home: Path) -> str:
 def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
     events, collections = work / "events", work / "gc.log"
     events.mkdir(parents=True)
-    log = f"-Xlog:gc:file={collections}:timemillis"
-    spark = session.start(work, event_log=events, driver_memory=case.driver_memory, java_options=log)
+    log = session.Extras(java_options=f"-Xlog:gc:file={collections}:timemillis")
+    spark = session.start(work, event_log=events, driver_memory=case.driver_memory, extras=log)
     template, source = _made(case, home, spark)
     templates = Templates(spark, home / "tables", 1.0)
     contestant = _CONTESTANTS[name]()

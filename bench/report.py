@@ -71,6 +71,7 @@ def circumstances(command: str, scale: float, rounds: int, extras: Extras = NO_E
             "spark.driver.memory": session.DRIVER_MEMORY,
             **session.SETTINGS,
             **extras.settings,
+            **({"spark.driver.extraJavaOptions": extras.java_options} if extras.java_options else {}),
         },
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,23 +32,36 @@ SURROUNDINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: Room for what all contestants' plans are compiled to: in Spark's 100 each round of one drives out the others', so
+#: that all merges, ours and the built-in ones, are compiled anew each time, as in no session that has one of them.
+WARM_SETTINGS = {"spark.sql.codegen.cache.maxEntries": "2000"}
+#: All of the heap from the start. The collection before each run gives back what is free, and while the heap then
+#: grows again during the merge, G1 marks it on both cores all the time.
+WARM_JAVA_OPTIONS = f"-Xms{DRIVER_MEMORY}"
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a session has for contestants that take part only when asked for.
+    """What a session has besides, be it for contestants that take part only when asked for.
 
     :param jars: paths, besides Delta's.
     :param settings: besides :data:`SETTINGS`, or in their place.
     :param versions: of what these are, by name.
+    :param java_options: further ones.
     """
 
     jars: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    java_options: str = ""
 
 
 NO_EXTRAS = Extras()
+
+
+def warm(extras: Extras) -> Extras:
+    """The same for a session in which contestants don't take from each other what one alone would have at hand."""
+    return replace(extras, settings={**WARM_SETTINGS, **extras.settings}, java_options=WARM_JAVA_OPTIONS)
 
 
 def start(
@@ -56,7 +69,6 @@ def start(
     *,
     event_log: Path | None = None,
     driver_memory: str = DRIVER_MEMORY,
-    java_options: str = "",
     extras: Extras = NO_EXTRAS,
 ) -> SparkSession:
     """Start Spark on this machine.
@@ -64,7 +76,6 @@ def start(
     :param scratch: a folder for Spark's warehouse and temporary files.
     :param event_log: an existing folder for Spark's event log, if one is wanted.
     :param driver_memory: of the one process that driver and executor are.
-    :param java_options: further ones.
     :param extras: what it has besides.
     """
     from pyspark.sql import SparkSession
@@ -81,7 +92,7 @@ def start(
         "spark.jars": ",".join([*delta_jars(), *extras.jars]),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "spark"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} {java_options}".strip(),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} {extras.java_options}".strip(),
     }
     if event_log is not None:
         settings |= {
