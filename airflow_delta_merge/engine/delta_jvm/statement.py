@@ -126,7 +126,12 @@ class ResolvedMerge:
     @cached_property
     def copied_columns(self) -> list[Column]:
         """The target row in the final schema: as it is, widened, or NULL in a column that is new."""
-        return [self._gateway.column(copy.child()) for copy in self._copies]
+        return [self._gateway.column(copied) for copied in self._copied]
+
+    @cached_property
+    def _copied(self) -> list[JavaObject]:
+        """What the aliases copy, as JVM expressions."""
+        return [copy.child() for copy in self._copies]
 
     @cached_property
     def clauses(self) -> list[ResolvedClause]:
@@ -144,15 +149,19 @@ class ResolvedMerge:
         action: ClauseAction = clause.clauseType().lower()
         if action == "delete":
             return ResolvedClause(kind, action, column)
-        expressions = [resolved.expr() for resolved in scala_list(clause.resolvedActions())]
+        actions = clause.resolvedActions()
+        expressions = [resolved.expr() for resolved in scala_list(actions)]
         values = tuple(self._gateway.column(expression) for expression in expressions)
         if action == "insert":
             return ResolvedClause(kind, action, column, values)
-        pairs = zip(expressions, self._copies, strict=True)
-        changes = tuple(not expression.semanticEquals(copy.child()) for expression, copy in pairs)
-        source = self.command.source().outputSet()
-        from_source = all(expression.references().subsetOf(source) for expression in expressions)
+        pairs = zip(expressions, self._copied, strict=True)
+        changes = tuple(not expression.semanticEquals(copied) for expression, copied in pairs)
+        from_source = bool(self._references(actions).subsetOf(self.command.source().outputSet()))
         return ResolvedClause(kind, action, column, values, changes, from_source)
+
+    def _references(self, expressions: JavaObject) -> JavaObject:
+        """The attributes that a JVM sequence of expressions mentions, in one call however many there are."""
+        return self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet").apply(expressions)
 
     def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
         type_ = str(condition.dataType().catalogString())
@@ -206,8 +215,7 @@ class ResolvedMerge:
 
         :param also: what else is looked at.
         """
-        attribute_set = self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet")
-        references = [attribute_set.apply(self.command.expressions())]
+        references = [self._references(self.command.expressions())]
         if also:
             looked_at = jdf(self.whole_source_frame().select(*also)).queryExecution().analyzed()
             references.append(looked_at.references())
@@ -308,7 +316,7 @@ class ResolvedMerge:
         clauses = [*scala_list(self.command.matchedClauses()), *scala_list(self.command.notMatchedBySourceClauses())]
         updates = [each.resolvedActions() for each in clauses if each.clauseType() == "Update"]
         for position in (position for position, name in enumerate(self.column_names) if name in columns):
-            same = self._equal_to(self._copies[position].child())
+            same = self._equal_to(self._copied[position])
             new = [update.apply(position).expr() for update in updates]
             if not all(any(value.semanticEquals(each) for each in same) for value in new):
                 return True
