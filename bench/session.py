@@ -33,10 +33,10 @@ SURROUNDINGS = {
     "spark.log.level": "ERROR",
 }
 #: Room for what all contestants' plans are compiled to: in Spark's 100 each round of one drives out the others', so
-#: that all merges, ours and the built-in ones, are compiled anew each time, as in no session that has one of them.
+#: that all merges, ours and the built-in ones, are compiled anew each time, as in no session with one kind of merge.
 WARM_SETTINGS = {"spark.sql.codegen.cache.maxEntries": "2000"}
 #: All of the heap from the start. The collection before each run gives back what is free, and while the heap then
-#: grows again during the merge, G1 marks it on both cores all the time.
+#: grows again during the merge, G1 marks it beside the tasks.
 WARM_JAVA_OPTIONS = f"-Xms{DRIVER_MEMORY}"
 
 
@@ -61,7 +61,8 @@ NO_EXTRAS = Extras()
 
 def warm(extras: Extras) -> Extras:
     """The same for a session in which contestants don't take from each other what one alone would have at hand."""
-    return replace(extras, settings={**WARM_SETTINGS, **extras.settings}, java_options=WARM_JAVA_OPTIONS)
+    options = f"{WARM_JAVA_OPTIONS} {extras.java_options}".strip()
+    return replace(extras, settings={**WARM_SETTINGS, **extras.settings}, java_options=options)
 
 
 def start(
