@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
 from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
-from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_column
+from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_columns
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
     if deletes:
         is_kept = is_kept & ~clause.isin(deletes)
     old = merge.statement.copied_columns
-    values = [updated_column(i, value, merge.target_clauses, clause) for i, value in enumerate(old)]
+    values = updated_columns(old, merge.target_clauses, clause)
     if merge.insert_clauses:
         is_kept = is_kept | (inserted > 0)
         numbers = range(1, len(merge.insert_clauses) + 1)

@@ -71,21 +71,24 @@ def only_changes(
     return number
 
 
-def updated_column(position: int, copied: Column, clauses: Sequence[ResolvedClause], number: Column) -> Column:
-    """One column of the rewritten target row: the new value where an update clause changes it, else the old one.
+def updated_columns(copied: Sequence[Column], clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:
+    """The columns of the rewritten target row: new values where an update clause changes them, else the old ones.
 
-    :param position: the column's position in the final schema.
-    :param copied: the old value, as a column of the final schema.
+    :param copied: the old values, as columns of the final schema.
     :param clauses: the clauses that act on target rows, in the order of their numbers.
     :param number: the number of the clause that took the row.
     """
-    chain: Column | None = None
-    for index, clause in enumerate(clauses, start=1):
-        if clause.action == "update" and clause.changes[position]:
-            taken = number == F.lit(index)
-            value = clause.values[position]
-            chain = F.when(taken, value) if chain is None else chain.when(taken, value)
-    return copied if chain is None else chain.otherwise(copied)
+    numbered = enumerate(clauses, start=1)
+    updates = [(number == F.lit(index), clause) for index, clause in numbered if clause.action == "update"]
+    columns = []
+    for position, old in enumerate(copied):
+        chain: Column | None = None
+        for taken, clause in updates:
+            if clause.changes[position]:
+                value = clause.values[position]
+                chain = F.when(taken, value) if chain is None else chain.when(taken, value)
+        columns.append(old if chain is None else chain.otherwise(old))
+    return columns
 
 
 def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
-from airflow_delta_merge.engine.output import change_type, clause_number, column_of_clause, updated_column
+from airflow_delta_merge.engine.output import change_type, clause_number, column_of_clause, updated_columns
 from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -184,7 +184,7 @@ def _new_and_old_values(
     merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]
 ) -> tuple[list[Column], list[Column]]:
     old = list(merge.statement.copied_columns)
-    new = [updated_column(i, value, merge.target_clauses, number) for i, value in enumerate(old)]
+    new = updated_columns(old, merge.target_clauses, number)
     updates = merge.numbers_of("update")
     for column in tracking:
         old.append(column.column)

@@ -116,7 +116,8 @@ class ResolvedMerge:
     @cached_property
     def column_names(self) -> list[str]:
         """The columns of the table's final schema."""
-        return [str(copy.name()) for copy in self._copies]
+        schema = self._projected(self._copies, self.command.target()).schema()
+        return list(self._gateway.as_json(schema.fieldNames()))
 
     @cached_property
     def column_types(self) -> list[str]:
@@ -215,17 +216,18 @@ class ResolvedMerge:
 
         :param also: what else is looked at.
         """
-        references = [self._references(self.command.expressions())]
+        used = self._references(self.command.expressions())
         if also:
             looked_at = jdf(self.whole_source_frame().select(*also)).queryExecution().analyzed()
-            references.append(looked_at.references())
+            used = getattr(used, "$plus$plus")(looked_at.references())
         source = self.command.source()
-        output = scala_list(source.output())
-        used = [attribute for attribute in output if any(each.contains(attribute) for each in references)]
-        if len(used) < len(output):
-            project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
-            source = project(self._gateway.seq(used), source)
+        if not source.outputSet().subsetOf(used):
+            source = self._projected(filter(used.contains, scala_list(source.output())), source)
         return self._gateway.data_frame(source)
+
+    def _projected(self, columns: Iterable[JavaObject], plan: JavaObject) -> JavaObject:
+        project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
+        return project(self._gateway.seq(columns), plan)
 
     @cached_property
     def estimated_source_bytes(self) -> int:
