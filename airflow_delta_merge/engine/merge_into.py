@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.engine.delta_jvm import FileSet
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
+    from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.merge_plan import MergePlan
     from airflow_delta_merge.result import MergeResult
 
@@ -246,14 +248,26 @@ class MergeIntoCommand:
                 with metrics.phase("source"), self._described("check the source"):
                     check.check_rows(source)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
-            with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-                search = choose_files(self._statement, transaction, keys, source, settings)
-            _log.info("Searching %s of %s files for matches", search.candidates.count, transaction.files.table_size[0])
-            yield MergeContext(
-                **vars(started), source=source, candidates=search.candidates, row_predicates=search.row_predicates
-            )
+            with self._planning(source, transaction):
+                source = replace(source, frame=self._gateway.planned_anew(source.frame))
+                with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
+                    search = choose_files(self._statement, transaction, keys, source, settings)
+                candidates = search.candidates
+                _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
+                yield MergeContext(
+                    **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
+                )
         finally:
             source.release()
+
+    def _planning(self, source: MaterializedSource, transaction: MergeTransaction) -> AbstractContextManager[None]:
+        """How the merge's plans are made: once where no more is to be learnt of their sizes while they run.
+
+        Rows of a partitioned table are shuffled to be written, into as many parts as adapts to them.
+        """
+        if self._settings.plan_once and source.is_small and not transaction.partition_columns:
+            return self._gateway.planning_once()
+        return nullcontext()
 
     def _commit(self, transaction: MergeTransaction, actions: JavaObject) -> None:
         _log.info("Ready to commit: %s", self._report.told_counts())

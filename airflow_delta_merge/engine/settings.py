@@ -34,6 +34,8 @@ class Settings:
         0: always.
     :param update_from_source: ``updateFromSource.enabled``: whether, with deletion vectors, new versions of rows that
         need no old value are made without reading the target again.
+    :param plan_once: ``planOnce.enabled``: whether merges of a broadcast source into an unpartitioned table are planned
+        once, not adaptively.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
         is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
     :param join_once_bytes: ``joinOnceBytes``: where source and candidate files take no more, all their columns are
@@ -56,6 +58,7 @@ class Settings:
     key_filter_from_rows: int = 1_000_000
     narrow_source_from_rows: int = 10_000
     update_from_source: bool = True
+    plan_once: bool = True
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
     first_load: bool = True
@@ -78,6 +81,7 @@ class Settings:
             key_filter_from_rows=_number(gateway, "keyFilterFromRows", cls.key_filter_from_rows),
             narrow_source_from_rows=_number(gateway, "narrowSourceFromRows", cls.narrow_source_from_rows),
             update_from_source=_flag(gateway, "updateFromSource.enabled", cls.update_from_source),
+            plan_once=_flag(gateway, "planOnce.enabled", cls.plan_once),
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
             first_load=_flag(gateway, "firstLoad.enabled", cls.first_load),

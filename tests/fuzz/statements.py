@@ -52,6 +52,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.narrowSourceFromRows": st.just("0"),
         "spark.deltaMerge.footerStatisticsFromBytes": st.just("0"),
         "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
+        "spark.deltaMerge.planOnce.enabled": st.just("false"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),
         "spark.deltaMerge.onePass.enabled": st.just("false"),
         "spark.deltaMerge.firstLoad.enabled": st.just("false"),

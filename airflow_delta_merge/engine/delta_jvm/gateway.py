@@ -31,6 +31,8 @@ _ASKED_BY_PYSPARK = {
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
 }
 
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
 #: Bits of a Bloom filter for each key: three in a hundred others pass it.
 _BITS_FOR_KEY = 8
 
@@ -49,6 +51,8 @@ class Gateway:
     """The JVM behind a session.
 
     :param spark: a classic session (not Spark Connect) with Delta's extension and catalog.
+    :ivar session: the JVM's session.
+    :ivar planning_session: the one by whose settings DataFrames made here are planned, see :meth:`planning_once`.
     :raises MergeConfigError: when the session is one the engine cannot use.
     """
 
@@ -66,6 +70,7 @@ class Gateway:
             )
         self.spark = spark
         self.session: JavaObject = spark._jsparkSession
+        self.planning_session = self.session
         self.jvm = jvm
         is_new = jvm not in _found_in
         self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
@@ -133,6 +138,10 @@ class Gateway:
         """An analysed logical plan as a DataFrame with the plan's attributes."""
         return versions.data_frame(self, plan)
 
+    def planned_anew(self, frame: DataFrame) -> DataFrame:
+        """The DataFrame as one of :attr:`planning_session`."""
+        return self.data_frame(jdf(frame).queryExecution().analyzed())
+
     def wrap(self, frame: JavaObject) -> DataFrame:
         """A JVM DataFrame as PySpark's."""
         return versions.frame(self, frame)
@@ -162,6 +171,25 @@ class Gateway:
     def default_parallelism(self) -> int:
         """Cores that run tasks."""
         return int(self.spark.sparkContext.defaultParallelism)
+
+    @contextmanager
+    def planning_once(self) -> Iterator[None]:
+        """Let DataFrames that begin inside be planned once, before they run, and shuffle into few parts.
+
+        Adaptive plans wait for each broadcast and each shuffle to plan the rest anew, which takes a small merge some
+        percent of its time. Where the sizes are known before, there is nothing to adapt to, but for the number of
+        parts: what such a merge shuffles is aggregated to some rows of each task. A clone of the session has the
+        settings for it, so that other threads don't meet them.
+        """
+        clone = self.session.cloneSession()
+        partitions = min(int(self.conf(_SHUFFLE_PARTITIONS)), self.default_parallelism())
+        for key, value in (("spark.sql.adaptive.enabled", "false"), (_SHUFFLE_PARTITIONS, str(partitions))):
+            clone.conf().set(key, value)
+        self.planning_session = clone
+        try:
+            yield
+        finally:
+            self.planning_session = self.session
 
     @contextmanager
     def describing_jobs(self, description: str) -> Iterator[None]:
