@@ -63,7 +63,8 @@ class Gateway:
                 "reached. Run the merge as an application on the cluster instead."
             )
         jvm: JavaObject = spark._jvm
-        if type(jvm.org.apache.spark.sql.delta.DeltaLog).__name__ == "JavaPackage":
+        is_new = jvm not in _found_in
+        if is_new and type(jvm.org.apache.spark.sql.delta.DeltaLog).__name__ == "JavaPackage":
             raise MergeConfigError(
                 "Delta's jars are not in this Spark session. Start it with spark.jars set to what "
                 "`python -m airflow_delta_merge.jars` prints, or through DeltaMergeHook."
@@ -72,7 +73,6 @@ class Gateway:
         self.session: JavaObject = spark._jsparkSession
         self.planning_session = self.session
         self.jvm = jvm
-        is_new = jvm not in _found_in
         self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
         if is_new:
             for asked_as, name in _ASKED_BY_PYSPARK.items():
