@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import pyspark.errors.utils as pyspark_errors
 from py4j.java_gateway import JavaClass, JavaMember
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,8 +23,13 @@ from airflow_delta_merge.exceptions import MergeConfigError
 
 JavaObject = Any
 
+_log = logging.getLogger(__name__)
+
 #: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
+
+#: Each thread has a connection to the JVM of its own: the JVMs whose answers come promptly by that one.
+_prompt = threading.local()
 
 #: Classes that PySpark asks for, under these names, at each step of a plan.
 _ASKED_BY_PYSPARK = {
@@ -77,6 +84,7 @@ class Gateway:
         if is_new:
             for asked_as, name in _ASKED_BY_PYSPARK.items():
                 setattr(jvm, asked_as, self.java_class(name))
+        _let_answer_promptly(spark)
         # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
@@ -331,6 +339,27 @@ class _CallSites:
 
 
 _call_sites = _CallSites()
+
+
+def _let_answer_promptly(spark: SparkSession) -> None:
+    """Let the JVM send the end of a long answer at once.
+
+    Py4j sends more than 8 kB in pieces. The last one TCP holds back until Python's side acknowledges those before it,
+    which that puts off for 40 ms, as it has nothing to send (Nagle's algorithm and delayed acknowledgements). Py4j has
+    no setting for it, so its sockets are told here; where they are not found, long answers take as long as ever.
+    """
+    gateway: JavaObject = spark.sparkContext._gateway
+    if gateway in _prompt.__dict__.setdefault("gateways", WeakSet()):
+        return
+    _prompt.gateways.add(gateway)
+    server = gateway.java_gateway_server
+    try:
+        connections = server.getClass().getSuperclass().getDeclaredField("connections")
+        connections.setAccessible(True)
+        for connection in java_items(connections.get(server)):
+            connection.getSocket().setTcpNoDelay(True)
+    except Py4JJavaError:
+        _log.debug("The sockets of py4j were not found; long answers of the JVM take 40 ms more.", exc_info=True)
 
 
 def _remembering(java_class: JavaObject) -> JavaObject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 #: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
 _MOST_CHARACTERS = 400_000
-
-#: An answer of more than 8 kB takes py4j 40 ms, since both ends of its socket wait for the other.
-_CHARACTERS_OF_ANSWER = 7_000
 
 
 class TableFiles:
@@ -134,16 +131,7 @@ class TableFiles:
         """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
         if not self._skips_by_statistics:
             return None
-        return self._statistics_of(self._actions_of(files))
-
-    def _actions_of(self, files: FileSet) -> Iterator[dict[str, Any]]:
-        """What the log says of each file, of so many in one call as take about :data:`_CHARACTERS_OF_ANSWER`."""
-        start, at_once = 0, 1
-        while start < files.count:
-            some = self._gateway.as_json(files.files.slice(start, start + at_once))
-            yield from some
-            start += len(some)
-            at_once = max(1, _CHARACTERS_OF_ANSWER * len(some) // len(json.dumps(some)))
+        return self._statistics_of(self._gateway.as_json(files.files))
 
     def _statistics_of(self, adds: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())
