@@ -6,14 +6,14 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import pyspark.errors.utils as pyspark_errors
 from py4j.java_gateway import JavaClass, JavaMember
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -147,7 +147,9 @@ class Gateway:
         return versions.data_frame(self, plan)
 
     def planned_anew(self, frame: DataFrame) -> DataFrame:
-        """The DataFrame as one of :attr:`planning_session`."""
+        """A DataFrame of :attr:`session` as one of :attr:`planning_session`."""
+        if self.planning_session is self.session:
+            return frame
         return self.data_frame(jdf(frame).queryExecution().analyzed())
 
     def wrap(self, frame: JavaObject) -> DataFrame:
@@ -357,8 +359,9 @@ def _let_answer_promptly(spark: SparkSession) -> None:
         connections = server.getClass().getSuperclass().getDeclaredField("connections")
         connections.setAccessible(True)
         for connection in java_items(connections.get(server)):
-            connection.getSocket().setTcpNoDelay(True)
-    except Py4JJavaError:
+            with suppress(Py4JJavaError):  # another thread may just have closed its own
+                connection.getSocket().setTcpNoDelay(True)
+    except Py4JError:
         _log.debug("The sockets of py4j were not found; long answers of the JVM take 40 ms more.", exc_info=True)
 
 
