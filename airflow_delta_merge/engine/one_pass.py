@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
 from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
-from airflow_delta_merge.engine.output import clause_number, column_of_clause, updated_columns
+from airflow_delta_merge.engine.output import clause_number, columns_of_clause, updated_columns
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -168,11 +168,9 @@ def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
     values = updated_columns(old, merge.target_clauses, clause)
     if merge.insert_clauses:
         is_kept = is_kept | (inserted > 0)
-        numbers = range(1, len(merge.insert_clauses) + 1)
-        values = [
-            F.when(is_target_row, value).otherwise(column_of_clause(i, merge.insert_clauses, numbers, inserted))
-            for i, value in enumerate(values)
-        ]
+        new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
+        pairs = zip(values, new, strict=True)
+        values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
     return rows.filter(is_kept).select(*merge.output_columns(values, []))
 
 

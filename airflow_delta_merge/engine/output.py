@@ -100,17 +100,17 @@ def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
     return kind
 
 
-def column_of_clause(
-    position: int, clauses: Sequence[ResolvedClause], numbers: Sequence[int], number: Column
-) -> Column:
-    """One column of a row that is made by one of some clauses; rows that none of them takes must have been left out.
+def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int], number: Column) -> list[Column]:
+    """The columns of a row that is made by one of some clauses; rows that none of them takes must have been left out.
 
-    :param position: the column's position in the final schema.
     :param clauses: at least one clause that inserts or updates.
     :param numbers: their numbers.
     :param number: the number of the clause that takes the row.
+    :return: columns of the final schema.
     """
-    value = clauses[-1].values[position]
+    columns = list(clauses[-1].values)
     for clause, its_number in reversed(list(zip(clauses[:-1], numbers, strict=False))):
-        value = F.when(number == F.lit(its_number), clause.values[position]).otherwise(value)
-    return value
+        taken = number == F.lit(its_number)
+        pairs = zip(clause.values, columns, strict=True)
+        columns = [F.when(taken, value).otherwise(other) for value, other in pairs]
+    return columns

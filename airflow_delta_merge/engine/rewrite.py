@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
-from airflow_delta_merge.engine.output import change_type, clause_number, column_of_clause, updated_columns
+from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
 from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -97,11 +97,9 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
     rows = joined.select(
         "*", F.when(is_new, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause)
     ).filter(F.col(names.clause).isin(numbers) | (inserted > 0))
-    insert_numbers = range(1, len(merge.insert_clauses) + 1)
-    values = [
-        F.when(is_new, column_of_clause(position, merge.insert_clauses, insert_numbers, inserted)).otherwise(updated)
-        for position, updated in enumerate(_updated_from_source(merge))
-    ]
+    new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
+    pairs = zip(new, _updated_from_source(merge), strict=True)
+    values = [F.when(is_new, value).otherwise(updated) for value, updated in pairs]
     return rows.select(*merge.output_columns(values, []))
 
 
@@ -118,9 +116,7 @@ def _is_broadcast(merge: MergeContext, touched: TouchedFiles) -> bool:
 
 def _updated_from_source(merge: MergeContext) -> list[Column]:
     """The columns of an updated row, of which the source row and the clause's number are known."""
-    clauses, number = merge.clauses_that("update"), F.col(merge.names.clause)
-    positions = range(len(merge.statement.column_names))
-    return [column_of_clause(position, clauses, merge.numbers_of("update"), number) for position in positions]
+    return columns_of_clause(merge.clauses_that("update"), merge.numbers_of("update"), F.col(merge.names.clause))
 
 
 def rewritten_rows(

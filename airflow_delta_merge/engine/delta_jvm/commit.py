@@ -43,16 +43,14 @@ def _java_classes(error: BaseException) -> list[str]:
 def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[None]:
     """Let commits made inside, on this thread, have this ``userMetadata``; None leaves it to the session.
 
-    Delta takes it from the active session's conf. So a clone of the session is made active: set on the session
-    itself it would get into whatever other threads commit meanwhile.
+    Delta takes it from the active session's conf, so a clone of the session that has it is made active.
     """
     if user_metadata is None:
         yield
         return
     sessions = gateway.module(versions.session_class(gateway))
     before = sessions.getActiveSession()
-    clone = gateway.session.cloneSession()
-    clone.conf().set(USER_METADATA, user_metadata)
+    clone = gateway.session_with({USER_METADATA: user_metadata})
     sessions.setActiveSession(clone)
     try:
         yield

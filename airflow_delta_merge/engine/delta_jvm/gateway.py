@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -27,9 +27,6 @@ _log = logging.getLogger(__name__)
 
 #: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
-
-#: Each thread has a connection to the JVM of its own: the JVMs whose answers come promptly by that one.
-_prompt = threading.local()
 
 #: Classes that PySpark asks for, under these names, at each step of a plan.
 _ASKED_BY_PYSPARK = {
@@ -166,6 +163,13 @@ class Gateway:
         """A setting of the session, Spark's and Delta's defaults included."""
         return str(self.session.conf().get(key))
 
+    def session_with(self, settings: Mapping[str, str]) -> JavaObject:
+        """A clone of the JVM's session with other settings: set on the session itself other threads would meet them."""
+        clone = self.session.cloneSession()
+        for key, value in settings.items():
+            clone.conf().set(key, value)
+        return clone
+
     def flag(self, key: str) -> bool:
         return self.conf(key).lower() == "true"
 
@@ -189,13 +193,11 @@ class Gateway:
         Adaptive plans wait for each broadcast and each shuffle to plan the rest anew, which takes a small merge some
         percent of its time. Where the sizes are known before, there is nothing to adapt to, but for the number of
         parts: what such a merge shuffles is aggregated to some rows of each task. A clone of the session has the
-        settings for it, so that other threads don't meet them.
+        settings for it.
         """
-        clone = self.session.cloneSession()
         partitions = min(int(self.conf(_SHUFFLE_PARTITIONS)), self.default_parallelism())
-        for key, value in (("spark.sql.adaptive.enabled", "false"), (_SHUFFLE_PARTITIONS, str(partitions))):
-            clone.conf().set(key, value)
-        self.planning_session = clone
+        settings = {"spark.sql.adaptive.enabled": "false", _SHUFFLE_PARTITIONS: str(partitions)}
+        self.planning_session = self.session_with(settings)
         try:
             yield
         finally:
@@ -343,6 +345,16 @@ class _CallSites:
 _call_sites = _CallSites()
 
 
+class _Prompt(threading.local):
+    """The JVMs that answer a thread promptly: each thread has a connection of its own."""
+
+    def __init__(self) -> None:
+        self.gateways: WeakSet[JavaObject] = WeakSet()
+
+
+_prompt = _Prompt()
+
+
 def _let_answer_promptly(spark: SparkSession) -> None:
     """Let the JVM send the end of a long answer at once.
 
@@ -351,7 +363,7 @@ def _let_answer_promptly(spark: SparkSession) -> None:
     no setting for it, so its sockets are told here; where they are not found, long answers take as long as ever.
     """
     gateway: JavaObject = spark.sparkContext._gateway
-    if gateway in _prompt.__dict__.setdefault("gateways", WeakSet()):
+    if gateway in _prompt.gateways:
         return
     _prompt.gateways.add(gateway)
     server = gateway.java_gateway_server

@@ -162,9 +162,7 @@ class TargetScan:
         )
         if per_task is None:
             return None
-        clone = self._gateway.session.cloneSession()
-        clone.conf().set(_MOST_BYTES_PER_TASK, str(per_task))
-        return clone
+        return self._gateway.session_with({_MOST_BYTES_PER_TASK: str(per_task)})
 
     def _with_relation(self, plan: JavaObject, *, session: JavaObject | None, with_row_index: bool) -> JavaObject:
         name = plan.getClass().getSimpleName()
