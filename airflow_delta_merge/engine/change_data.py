@@ -18,12 +18,12 @@ CHANGE_TYPE = "_change_type"
 def with_change_rows(
     rows: DataFrame, new: Sequence[Column], old: Sequence[Column], kind: Column
 ) -> tuple[DataFrame, list[Column], Column]:
-    """Data and change rows of target rows that a merge rewrites.
+    """Data and change rows of target rows that a merge rewrites, and of rows that it inserts among them.
 
-    :param rows: one row for each target row.
+    :param rows: one row for each of them.
     :param new: the values after the merge; for deletes the old ones.
-    :param old: the values before.
-    :param kind: ``update_postimage``, ``delete``, or NULL for a row that is only copied.
+    :param old: the values before; of any value for inserted rows.
+    :param kind: ``update_postimage``, ``delete``, ``insert``, or NULL for a row that is only copied.
     :return: a frame, its value columns in the order of ``new``, and its ``_change_type``.
     """
     computed = rows.select(_struct(new).alias("new"), _struct(old).alias("old"), kind.alias("kind"))
@@ -32,19 +32,26 @@ def with_change_rows(
         _change("new", F.lit("update_postimage")),
         _change("new", _no_change()),
     )
-    packed = F.when(F.col("kind") == "update_postimage", updated).otherwise(F.array(_change("new", F.col("kind"))))
+    packed = (
+        F.when(F.col("kind") == "update_postimage", updated)
+        .when(F.col("kind") == "insert", _inserted())
+        .otherwise(F.array(_change("new", F.col("kind"))))
+    )
     return _explode(computed, packed, len(new))
 
 
 def with_insert_rows(rows: DataFrame, new: Sequence[Column]) -> tuple[DataFrame, list[Column], Column]:
     """Data and change rows of inserted rows, in the shape of :func:`with_change_rows`."""
     computed = rows.select(_struct(new).alias("new"))
-    packed = F.array(_change("new", F.lit("insert")), _change("new", _no_change()))
-    return _explode(computed, packed, len(new))
+    return _explode(computed, _inserted(), len(new))
 
 
 def _struct(values: Sequence[Column]) -> Column:
     return F.struct(*[value.alias(f"c{position}") for position, value in enumerate(values)])
+
+
+def _inserted() -> Column:
+    return F.array(_change("new", F.lit("insert")), _change("new", _no_change()))
 
 
 def _change(row: str, kind: Column) -> Column:

@@ -30,7 +30,7 @@ from airflow_delta_merge.engine.rewrite import (
 )
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn, WrittenFiles
     from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
@@ -210,15 +210,16 @@ class ClassicMergeExecutor:
 
     def _added(self, touched: TouchedFiles, actions: JavaObject) -> JavaObject:
         """The actions, after the metrics of what they add are set."""
-        merge = self._merge
-        added, change_files, change_bytes = merge.transaction.split_change_files(actions)
-        set_adding_metrics(merge, added)
-        merge.metrics.set(
-            numTargetChangeFilesAdded=change_files,
-            numTargetChangeFileBytes=change_bytes,
-            numTargetRowsInserted=self._num_inserted(added, touched),
-        )
+        written = self._merge.transaction.written_files(actions)
+        self._set_written(written)
+        self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
         return actions
+
+    def _set_written(self, written: WrittenFiles) -> None:
+        set_adding_metrics(self._merge, written.added)
+        self._merge.metrics.set(
+            numTargetChangeFilesAdded=written.num_change_files, numTargetChangeFileBytes=written.change_bytes
+        )
 
     def _write_from_source(self, touched: TouchedFiles) -> JavaObject:
         """Write updates and inserts, which are both made of source rows."""
@@ -296,13 +297,13 @@ class ClassicMergeExecutor:
         if done is None:
             return None
         set_skipping_metrics(merge, merge.candidates)
-        if done.files is None:
+        if done.written is None:
             self._count_rows(merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
             return self._write_inserts_alone(lambda: merge.source.frame), 0
-        set_adding_metrics(merge, done.files)
+        self._set_written(done.written)
         self._count_rows(merge.candidates, done.rows_of_clause)
         merge.metrics.set(numTargetRowsInserted=done.inserted_rows)
-        return merge.gateway.concat(done.files.files, self._removed(merge.candidates)), merge.candidates.count
+        return merge.gateway.concat(done.written.actions, self._removed(merge.candidates)), merge.candidates.count
 
     def count_rows(self, touched: TouchedFiles) -> None:
         """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
 from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
-from airflow_delta_merge.engine.output import clause_number, columns_of_clause, updated_columns
+from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet
+    from airflow_delta_merge.engine.delta_jvm import FileSet, WrittenFiles
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 _log = logging.getLogger(__name__)
@@ -67,10 +68,7 @@ def _follows_from_the_join(merge: MergeContext) -> bool:
     """Whether the new files need nothing but rows of the join, each once."""
     transaction = merge.transaction
     by_other_ways = (
-        transaction.writes_deletion_vectors
-        or transaction.writes_change_data
-        or transaction.generates_identity
-        or transaction.target.tracks_rows
+        transaction.writes_deletion_vectors or transaction.generates_identity or transaction.target.tracks_rows
     )
     return (
         merge.settings.one_pass
@@ -84,12 +82,12 @@ def _follows_from_the_join(merge: MergeContext) -> bool:
 class OnePass:
     """What came of one pass.
 
-    :param files: the new files; None when there are none, since no clause took a row of the target.
+    :param written: the new files; None when there are none, since no clause took a row of the target.
     :param rows_of_clause: target rows that each clause took, in the order of the clauses' numbers.
     :param inserted_rows: rows that insert clauses made in the new files.
     """
 
-    files: FileSet | None
+    written: WrittenFiles | None
     rows_of_clause: tuple[int, ...]
     inserted_rows: int
 
@@ -103,16 +101,16 @@ def write_in_one_pass(merge: MergeContext) -> OnePass | None:
     try:
         observed, values = merge.gateway.observing(rows, counted)
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        written = raises_merge_errors(merge.write.write_files)(_output(merge, observed), input_bytes=num_bytes)
+        actions = raises_merge_errors(merge.write.write_files)(_output(merge, observed), input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match is to be told before any error that a value's expression raises.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None
-    found, files = values(), merge.transaction.files.file_set(written)
+    found, written = values(), merge.transaction.written_files(actions)
     taken = rows_of_clause(found, len(merge.target_clauses))
-    if _is_as_expected(merge, found, taken, files):
-        return OnePass(files, taken, found["inserted_rows"])
-    merge.transaction.discard(written)
+    if _is_as_expected(merge, found, taken, written.added):
+        return OnePass(written, taken, found["inserted_rows"])
+    merge.transaction.discard(actions)
     if not any(taken):
         return OnePass(None, taken, 0)
     _log.info("Not every candidate file is touched just once, taking two phases")
@@ -157,12 +155,12 @@ def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
 
 
 def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """The rows to write, in columns of the final schema."""
-    names = merge.names
+    """The rows to write, in columns of the final schema; with change data the change rows too."""
+    names, changes = merge.names, merge.transaction.writes_change_data
     is_target_row = F.col(names.file_path).isNotNull()
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
     is_kept, deletes = is_target_row, merge.numbers_of("delete")
-    if deletes:
+    if deletes and not changes:
         is_kept = is_kept & ~clause.isin(deletes)
     old = merge.statement.copied_columns
     values = updated_columns(old, merge.target_clauses, clause)
@@ -171,7 +169,12 @@ def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
         new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
         pairs = zip(values, new, strict=True)
         values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
-    return rows.filter(is_kept).select(*merge.output_columns(values, []))
+    rows = rows.filter(is_kept)
+    if not changes:
+        return rows.select(*merge.output_columns(values, []))
+    kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
+    rows, values, kind = with_change_rows(rows, values, old, kind)
+    return rows.select(*merge.output_columns(values, []), kind.alias(CHANGE_TYPE))
 
 
 def _is_as_expected(merge: MergeContext, found: dict[str, Any], taken: Sequence[int], added: FileSet) -> bool:

@@ -81,6 +81,29 @@ def test_a_file_without_a_match_stays_and_nothing_is_left_of_the_one_pass(spark:
     assert len(data_files(table)) == FILES + result.num_added_files
 
 
+def test_change_rows_are_written_in_the_one_pass(spark: SparkSession, table: Path) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    clauses = f"WHEN MATCHED AND s.id = 4 THEN DELETE {UPSERT}"
+    result = merge_sql(spark, statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", clauses))
+    assert ONE_PASS in result.executor_reason
+    assert (result.num_updated_rows, result.num_inserted_rows, result.num_deleted_rows) == (19, 10, 1)
+    changes = spark.sql(
+        f"SELECT _change_type AS kind, count(*) AS n FROM table_changes_by_path('{table}', 2) GROUP BY _change_type"
+    ).collect()
+    expected = {"update_preimage": 19, "update_postimage": 19, "insert": 10, "delete": 1}
+    assert {row.kind: row.n for row in changes} == expected
+    assert len([*table.glob("_change_data/*.parquet")]) == result.metrics["numTargetChangeFilesAdded"] > 0
+
+
+def test_no_change_file_is_left_of_a_pass_that_missed_a_file(spark: SparkSession, table: Path) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 35, 36, 37, 41)) AS id, 'new' AS v"
+    result = merge_sql(spark, statement(table, source))
+    assert ONE_PASS not in result.executor_reason
+    assert len(data_files(table)) == FILES + result.num_added_files
+    assert len([*table.glob("_change_data/*.parquet")]) == result.metrics["numTargetChangeFilesAdded"] > 0
+
+
 def test_two_source_rows_for_one_row_are_an_error_and_no_file_is_left(spark: SparkSession, table: Path) -> None:
     source = "SELECT id, 'new' AS v FROM range(40) UNION ALL SELECT 7, 'other'"
     with pytest.raises(MergeExecutionError) as raised:
@@ -98,6 +121,7 @@ def test_an_ambiguous_match_is_told_before_a_values_error(spark: SparkSession, t
 
 
 TABLE = Table("id INT, p STRING, v INT", "SELECT CAST(id AS INT), concat('p', id % 3), id FROM range(40)", files=4)
+WITH_CHANGES = replace(TABLE, properties={"delta.enableChangeDataFeed": "true"})
 MOST = "SELECT CAST(id AS INT) AS id, concat('p', id % 2) AS p, CAST(id AS INT) AS v FROM range(5, 45)"
 CASES = [
     Case("most rows: updated", "WHEN MATCHED THEN UPDATE SET v = t.v + s.v", does="update", table=TABLE, source=MOST),
@@ -113,6 +137,11 @@ CASES = [
          table=Table(TABLE.columns, TABLE.rows, files=4, partitioned_by="p")),
     Case("most rows: with a further condition", UPSERT, does="update, insert", table=TABLE, source=MOST,
          on="t.id = s.id AND t.v < s.v + 1"),
+    Case("most rows: a change data feed", f"WHEN MATCHED AND s.id % 4 = 0 THEN DELETE {UPSERT} "
+         "WHEN NOT MATCHED BY SOURCE AND t.id > 1 THEN UPDATE SET v = t.v + 1 WHEN NOT MATCHED BY SOURCE THEN DELETE",
+         does="delete, update, insert", table=WITH_CHANGES, source=MOST),
+    Case("most rows: a change data feed of a partitioned table", UPSERT, does="update, insert", source=MOST,
+         table=replace(WITH_CHANGES, partitioned_by="p")),
     Case("most rows: a table with deletion vectors that writes none", UPSERT, does="update, insert", source=MOST,
          table=Table(TABLE.columns, TABLE.rows, files=4, properties={"delta.enableDeletionVectors": "true"},
                      then=("DELETE FROM {t} WHERE id % 5 = 1",)),

@@ -28,7 +28,7 @@ from airflow_delta_merge.engine.delta_jvm.tables import (
     is_of_type,
 )
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
-from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction, WrittenFiles
 
 __all__ = [
     "FILE_FORMATS",
@@ -41,6 +41,7 @@ __all__ = [
     "ResolvedClause",
     "ResolvedMerge",
     "TrackingColumn",
+    "WrittenFiles",
     "analysed_plan",
     "columns_from",
     "columns_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -31,6 +32,22 @@ from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """New files that are not committed yet.
+
+    :param actions: JVM sequence of the file actions that add them.
+    :param added: the data files among them.
+    :param num_change_files: how many change files.
+    :param change_bytes: bytes of these.
+    """
+
+    actions: JavaObject
+    added: FileSet
+    num_change_files: int = 0
+    change_bytes: int = 0
 
 
 class MergeTransaction:
@@ -193,16 +210,16 @@ class MergeTransaction:
         self._written.remove(written)
         delete_files(self._gateway, self._transaction, written)
 
-    def split_change_files(self, actions: JavaObject) -> tuple[FileSet, int, int]:
-        """The data files among the actions of a write; count and bytes of the change files."""
+    def written_files(self, actions: JavaObject) -> WrittenFiles:
+        """What :meth:`write_files` wrote, by its actions."""
         if not self.writes_change_data:
-            return self.files.file_set(actions), 0, 0
+            return WrittenFiles(actions, self.files.file_set(actions))
         by_class: dict[str, list[JavaObject]] = {"AddFile": [], "AddCDCFile": []}
         for action in scala_list(actions):
             by_class[action.getClass().getSimpleName()].append(action)
+        added = self.files.file_set(self._gateway.seq(by_class["AddFile"]))
         change_files = by_class["AddCDCFile"]
-        change_bytes = sum(int(file.size()) for file in change_files)
-        return self.files.file_set(self._gateway.seq(by_class["AddFile"])), len(change_files), change_bytes
+        return WrittenFiles(actions, added, len(change_files), sum(int(file.size()) for file in change_files))
 
     def remove_actions(self, files: FileSet) -> JavaObject:
         """Actions that remove the files from the table."""
