@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FILES, ROWS = 4, 40
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 ONE_PASS = "in the one pass"
+# The range of the keys takes in the file of 20 to 29, but none of them is in it.
+MISSES_A_FILE = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 35, 36, 37, 41)) AS id, 'new' AS v"
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +41,19 @@ def table(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
+@pytest.fixture
+def fed_table(spark: SparkSession, table: Path) -> Path:
+    """As :func:`table`, with a change data feed from version 2 on."""
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    return table
+
+
 def data_files(table: Path) -> list[Path]:
     return [*table.glob("*.parquet")]
+
+
+def change_files(table: Path) -> list[Path]:
+    return [*table.glob("_change_data/*.parquet")]
 
 
 def statement(table: Path, source: str, clauses: str = UPSERT) -> str:
@@ -72,36 +85,31 @@ def test_a_small_source_is_merged_in_one_pass_from_25_rows_a_file_on(
 
 
 def test_a_file_without_a_match_stays_and_nothing_is_left_of_the_one_pass(spark: SparkSession, table: Path) -> None:
-    # The range of the keys takes in the file of 20 to 29, but none of them is in it.
-    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 35, 36, 37, 41)) AS id, 'new' AS v"
-    result = merge_sql(spark, statement(table, source))
+    result = merge_sql(spark, statement(table, MISSES_A_FILE))
     assert ONE_PASS not in result.executor_reason
     assert (result.num_candidate_files, result.num_touched_files) == (FILES, FILES - 1)
     assert (result.num_updated_rows, result.num_inserted_rows) == (11, 1)
     assert len(data_files(table)) == FILES + result.num_added_files
 
 
-def test_change_rows_are_written_in_the_one_pass(spark: SparkSession, table: Path) -> None:
-    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+def test_change_rows_are_written_in_the_one_pass(spark: SparkSession, fed_table: Path) -> None:
     clauses = f"WHEN MATCHED AND s.id = 4 THEN DELETE {UPSERT}"
-    result = merge_sql(spark, statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", clauses))
+    result = merge_sql(spark, statement(fed_table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", clauses))
     assert ONE_PASS in result.executor_reason
     assert (result.num_updated_rows, result.num_inserted_rows, result.num_deleted_rows) == (19, 10, 1)
     changes = spark.sql(
-        f"SELECT _change_type AS kind, count(*) AS n FROM table_changes_by_path('{table}', 2) GROUP BY _change_type"
+        f"SELECT _change_type AS kind, count(*) AS n FROM table_changes_by_path('{fed_table}', 2) GROUP BY _change_type"
     ).collect()
     expected = {"update_preimage": 19, "update_postimage": 19, "insert": 10, "delete": 1}
     assert {row.kind: row.n for row in changes} == expected
-    assert len([*table.glob("_change_data/*.parquet")]) == result.metrics["numTargetChangeFilesAdded"] > 0
+    assert len(change_files(fed_table)) == result.metrics["numTargetChangeFilesAdded"] > 0
 
 
-def test_no_change_file_is_left_of_a_pass_that_missed_a_file(spark: SparkSession, table: Path) -> None:
-    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
-    source = "SELECT explode(array(5, 6, 7, 8, 15, 16, 17, 18, 35, 36, 37, 41)) AS id, 'new' AS v"
-    result = merge_sql(spark, statement(table, source))
+def test_no_change_file_is_left_of_a_pass_that_missed_a_file(spark: SparkSession, fed_table: Path) -> None:
+    result = merge_sql(spark, statement(fed_table, MISSES_A_FILE))
     assert ONE_PASS not in result.executor_reason
-    assert len(data_files(table)) == FILES + result.num_added_files
-    assert len([*table.glob("_change_data/*.parquet")]) == result.metrics["numTargetChangeFilesAdded"] > 0
+    assert len(data_files(fed_table)) == FILES + result.num_added_files
+    assert len(change_files(fed_table)) == result.metrics["numTargetChangeFilesAdded"] > 0
 
 
 def test_two_source_rows_for_one_row_are_an_error_and_no_file_is_left(spark: SparkSession, table: Path) -> None:
