@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -133,3 +134,13 @@ def _without_wide_gaps(ranges: Sequence[Any], *, gap: int) -> list[list[Any]]:
         else:
             groups.append([each])
     return groups
+
+
+def with_widest_gaps(ranges: Sequence[Range], *, most: int) -> list[Range]:
+    """At most so many ranges that hold all of these, with the widest of the gaps between them.
+
+    :param ranges: of whole numbers, in their order.
+    """
+    gaps = sorted(range(1, len(ranges)), key=lambda n: ranges[n - 1][1] - ranges[n][0])[: most - 1]
+    bounds = [0, *sorted(gaps), len(ranges)]
+    return [(ranges[first][0], ranges[end - 1][1]) for first, end in pairwise(bounds)]

@@ -38,13 +38,20 @@ _TARGET_ROWS_FOR_ONE = 4
 #: Nothing is kept here, so several times as much is joined as where the join is kept.
 _TIMES_OF_KEPT = 4
 
+#: A broadcast source takes the place of a search up to so many rows of the candidate files. To count what is written
+#: takes longer for each row than to search it, but a search takes planning and starting jobs first.
+_MOST_ROWS_OF_BROADCAST = 1_000_000
+
+#: From so many bytes of candidate files on, two tasks make up for the job that broadcasts the source to them.
+_BYTES_FOR_ONE_TASK = 2 * 1024 * 1024
+
 
 def is_likely_to_touch_all(merge: MergeContext) -> bool:
     """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
 
-    A source that is broadcast to more than a few files of moderate size is not meant: with it the search for touched
-    files shuffles nothing. Unless little is written for nothing, should a file not be touched after all, there must be
-    a source row for every few rows of the files.
+    A source that is broadcast to many rows is not meant: with it the search for touched files shuffles nothing. Unless
+    little is written for nothing, should a file not be touched after all, there must be a source row for every few rows
+    of the files.
     """
     candidates, source = merge.candidates, merge.source
     taken_by = {each.action for each in merge.clauses_of("matched") if each.condition is None}
@@ -54,10 +61,23 @@ def is_likely_to_touch_all(merge: MergeContext) -> bool:
     meets_all = source.num_rows >= candidates.count * max(1, merge.settings.one_pass_from_rows)
     if is_small(merge):
         return candidates.count == 1 or meets_all
-    is_most = num_rows <= source.num_rows * _TARGET_ROWS_FOR_ONE
-    if not (meets_all and is_most):
+    if not meets_all:
         return False
-    return _is_moderate(merge) or ("update" in taken_by and not source.is_small)
+    if _is_quickly_broadcast_to(merge):
+        return True
+    is_most = num_rows <= source.num_rows * _TARGET_ROWS_FOR_ONE
+    return is_most and (_is_moderate(merge) or ("update" in taken_by and not source.is_small))
+
+
+def _is_quickly_broadcast_to(merge: MergeContext) -> bool:
+    """Whether the source is broadcast, to so few rows that all of them may be written for nothing."""
+    candidates = merge.candidates
+    return (
+        merge.source.is_small
+        and not merge.insert_clauses
+        and candidates.num_bytes <= merge.settings.join_once_bytes * _TIMES_OF_KEPT
+        and (candidates.num_rows or 0) <= _MOST_ROWS_OF_BROADCAST
+    )
 
 
 def _is_moderate(merge: MergeContext) -> bool:
@@ -145,13 +165,17 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
 
 def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
     """All rows of the target, and of the source if they may be inserted; shuffled only if both sides are large."""
-    source, how = merge.source.frame, "full" if merge.insert_clauses else "left"
-    if is_small(merge) or (merge.insert_clauses and _is_moderate(merge)):
+    source = merge.source.frame
+    if merge.insert_clauses:
         # No broadcast can tell which source rows match nothing.
+        if _is_moderate(merge):
+            target, source = in_one_task(target, source)
+        return target.join(source, merge.statement.condition, "full")
+    if is_small(merge) and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
         target, source = in_one_task(target, source)
-    elif _is_moderate(merge):
+    else:
         source = merge.source.for_join()
-    return target.join(source, merge.statement.condition, how)
+    return target.join(source, merge.statement.condition, "left")
 
 
 def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:

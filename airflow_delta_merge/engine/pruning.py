@@ -24,7 +24,7 @@ from airflow_delta_merge.engine.file_statistics import (
     is_comparable,
     range_of_all,
 )
-from airflow_delta_merge.engine.key_clusters import key_clusters
+from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
 from airflow_delta_merge.engine.source_keys import source_keys
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _SAMPLED_ROWS = 2_000
 _MOST_FILES = 0.75
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
+#: Each row's key is compared with at most so many ranges.
+_MOST_RANGES_OF_ROWS = 8
 
 
 def keys_to_prune_by(
@@ -132,8 +134,12 @@ def choose_files(
         # What some rows need all of them need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
             clusters = key_clusters(source, clustered)
-    # To compare each row's text with several ranges takes longer than it spares.
-    of_rows = {key.name: clusters[key.name] for key in keys if key.name in clusters and key.type != "string"}
+    # To compare each row's text with several ranges, or its number with many, takes longer than it spares.
+    of_rows = {
+        key.name: with_widest_gaps(clusters[key.name], most=_MOST_RANGES_OF_ROWS)
+        for key in keys
+        if key.name in clusters and key.type != "string"
+    }
     matching = row_predicates(statement, keys, statistics, of_rows)
     if listed is not None:
         by_partition = [key for key in keys if key.target_name in transaction.partition_columns]

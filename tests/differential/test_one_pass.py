@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeGuards, MergeStatement
-from airflow_delta_merge.engine import merge, merge_sql, plan
+from airflow_delta_merge.engine import merge, merge_sql, one_pass, plan
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
@@ -194,6 +194,65 @@ def test_a_plan_tells_of_two_phases_where_guards_ask_for_them(spark: SparkSessio
         planned, result = plan(spark, merge_statement), merge(spark, merge_statement)
     assert ONE_PASS not in result.executor_reason
     assert planned.executor_reason == result.executor_reason
+
+
+# One row of each file, which take less.
+FEW_ROWS = {**MODERATE, "spark.deltaMerge.joinOnceBytes": "2000"}
+FEW_OF_EACH = "SELECT CAST(id * 10 + 4 AS INT) AS id, 'p0' AS p, CAST(id AS INT) AS v, 'new' AS w FROM range(4)"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "is_one_pass"),
+    [
+        ("WHEN MATCHED THEN UPDATE SET v = s.w", True),
+        ("WHEN MATCHED THEN DELETE", True),
+        # No broadcast can tell which source rows match nothing.
+        ("WHEN MATCHED THEN UPDATE SET v = s.w WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.w)", False),
+    ],
+)
+def test_a_source_of_few_rows_for_each_file_is_broadcast_to_them_in_one_pass(
+    spark: SparkSession, table: Path, clauses: str, is_one_pass: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = statement(table, FEW_OF_EACH, clauses)
+    with session_settings(spark, FEW_ROWS):
+        planned = plan(spark, MergeStatement(sql=merge))
+        with monkeypatch.context() as patched:
+            patched.setattr(one_pass, "_MOST_ROWS_OF_BROADCAST", ROWS - 1)
+            assert ONE_PASS not in plan(spark, MergeStatement(sql=merge)).executor_reason, "so do the files' rows"
+        result = merge_sql(spark, merge)
+    assert (ONE_PASS in result.executor_reason) is is_one_pass
+    assert planned.executor_reason == result.executor_reason
+    assert (result.num_touched_files, result.num_affected_rows) == (FILES, 4)
+    assert result.metrics["numTargetRowsCopied"] == ROWS - 4
+
+
+def test_a_broadcast_source_that_misses_a_file_takes_two_phases(spark: SparkSession, table: Path) -> None:
+    with session_settings(spark, MODERATE):
+        result = merge_sql(spark, statement(table, MISSES_A_FILE, "WHEN MATCHED THEN UPDATE SET *"))
+    assert ONE_PASS not in result.executor_reason
+    assert (result.num_candidate_files, result.num_touched_files) == (FILES, FILES - 1)
+    assert len(data_files(table)) == FILES + result.num_added_files
+
+
+FEW = [
+    Case("a row of each file: updated", "WHEN MATCHED THEN UPDATE SET v = t.v + s.v",
+         does="update", table=TABLE, source=FEW_OF_EACH),
+    Case("a row of each file: deleted", "WHEN MATCHED THEN DELETE", does="delete", table=TABLE, source=FEW_OF_EACH),
+    Case("a row of each file: a change data feed",
+         "WHEN MATCHED AND s.v = 2 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 0", does="update, delete",
+         table=WITH_CHANGES, source=FEW_OF_EACH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [replace(case, confs={**case.confs, **FEW_ROWS}) for case in FEW], ids=str)
+def test_a_row_of_each_file(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", [case for case in [*CASES, *FEW] if "NOT MATCHED THEN" not in case.statement], ids=str)
+def test_small_files_that_are_worth_two_tasks(case: Case, engines: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_pass, "_BYTES_FOR_ONE_TASK", 0)
+    engines.check(replace(case, confs={**case.confs, "spark.deltaMerge.onePassFromRows": "1"}))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql, pruning
 from airflow_delta_merge.engine.delta_jvm import table_files
-from airflow_delta_merge.engine.key_clusters import key_clusters
+from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.session_settings import session_settings
 
@@ -84,6 +84,12 @@ CASES = [
     Prune("decimals have one range", ids("5, 15", "205, 215"), "t.price = s.price", 3),
     Prune("texts", ids("5, 15", "205, 215"), "t.code = s.code", 2),
     Prune("texts all over", ids("0, 1600, 10"), "t.code = s.code", 16),
+    Prune(
+        "more clusters than rows are compared with",
+        ids(*(f"{first}, {first + 10}" for first in range(5, 1500, 150))),
+        "t.id = s.id",
+        10,
+    ),
     Prune("two clusters with many rows", ids("0, 600", "1000, 1600"), "t.id = s.id", 12),
     Prune("the source on the left", ids("250, 260"), "s.id = t.id", 1),
     Prune("two keys", ids("5, 15", "1505, 1515"), "t.id = s.id AND t.day = s.day", 2),
@@ -146,6 +152,20 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None
         spark, table, tmp_path, MERGE.replace("{s}", case.source).replace("{on}", case.on)
     )
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
+
+
+@pytest.mark.parametrize(
+    ("most", "ranges"),
+    [
+        (5, [(1, 2), (5, 5), (7, 9), (20, 21)]),
+        (4, [(1, 2), (5, 5), (7, 9), (20, 21)]),
+        (3, [(1, 2), (5, 9), (20, 21)]),
+        (2, [(1, 9), (20, 21)]),
+        (1, [(1, 21)]),
+    ],
+)
+def test_the_widest_gaps_between_clusters_stay(most: int, ranges: list[Range]) -> None:
+    assert with_widest_gaps([(1, 2), (5, 5), (7, 9), (20, 21)], most=most) == ranges
 
 
 def searches_for_clusters(
