@@ -22,7 +22,9 @@ from airflow_delta_merge.engine.matches import count_matches, find_matches, matc
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
+    can_insert_from_the_rewrite,
     can_meet_source_once,
+    rewritten_and_inserted_rows,
     rewritten_rows,
     updates_and_inserts_of_matches,
     updates_need_only_the_source,
@@ -171,6 +173,8 @@ class ClassicMergeExecutor:
         source = "the source is broadcast" if self._merge.source.is_small else "the source is shuffled"
         if touched.kept is not None:
             source = "source and target are small and joined once"
+        elif can_insert_from_the_rewrite(self._merge, touched):
+            source += " to them, and what is inserted comes out of that join"
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
 
     def told_of_one_pass(self, num_touched: int) -> str:
@@ -197,6 +201,8 @@ class ClassicMergeExecutor:
         merge = self._merge
         if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
             return self._added(touched, self._write_from_source(touched))
+        if can_insert_from_the_rewrite(merge, touched):
+            return self._added(touched, self._write_with_inserts(touched))
         rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
         if self.writes_new_versions:
@@ -228,6 +234,13 @@ class ClassicMergeExecutor:
         return merge.write.write_files(
             updates_and_inserts_of_matches(merge, touched),
             input_bytes=merge.source.num_bytes * most_rows // max(1, merge.source.num_rows),
+        )
+
+    def _write_with_inserts(self, touched: TouchedFiles) -> JavaObject:
+        """Write the touched files' rows and inserts out of one join."""
+        merge = self._merge
+        return merge.write.write_files(
+            rewritten_and_inserted_rows(merge, touched), input_bytes=touched.files.num_bytes + merge.source.num_bytes
         )
 
     def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:

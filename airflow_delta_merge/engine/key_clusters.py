@@ -118,6 +118,8 @@ def _bytes_in_common(one: bytes, other: bytes) -> int:
 def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
     """Whether the source has so many rows for the range of a key, so evenly spread, that there is no wide gap."""
     length = high - low
+    if key.in_parts:
+        return False  # then it is known without mean and deviation
     num_rows = int(source.statistics[f"{key.name}_rows"])
     if num_rows < _FEW_ROWS:  # a few values are as likely to look even as not
         return num_rows * _DENSE >= length

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
 from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
-from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
-from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
+from airflow_delta_merge.engine.matches import clause_counts, rows_of_clause
+from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -56,7 +55,9 @@ def is_likely_to_touch_all(merge: MergeContext) -> bool:
     candidates, source = merge.candidates, merge.source
     taken_by = {each.action for each in merge.clauses_of("matched") if each.condition is None}
     num_rows = candidates.num_rows or 0
-    if not (taken_by and num_rows and source.num_rows and _follows_from_the_join(merge)):
+    if not (taken_by and num_rows and source.num_rows and merge.settings.one_pass):
+        return False
+    if merge.update_only_changed or not follows_from_the_join(merge):
         return False
     meets_all = source.num_rows >= candidates.count * max(1, merge.settings.one_pass_from_rows)
     if is_small(merge):
@@ -84,20 +85,6 @@ def _is_moderate(merge: MergeContext) -> bool:
     return fits_one_task(merge, merge.settings.join_once_bytes * _TIMES_OF_KEPT)
 
 
-def _follows_from_the_join(merge: MergeContext) -> bool:
-    """Whether the new files need nothing but rows of the join, each once."""
-    transaction = merge.transaction
-    by_other_ways = (
-        transaction.writes_deletion_vectors or transaction.generates_identity or transaction.target.tracks_rows
-    )
-    return (
-        merge.settings.one_pass
-        and not merge.update_only_changed
-        and not by_other_ways
-        and bool(merge.statement.equalities)
-    )
-
-
 @dataclass(frozen=True)
 class OnePass:
     """What came of one pass.
@@ -121,7 +108,7 @@ def write_in_one_pass(merge: MergeContext) -> OnePass | None:
     try:
         observed, values = merge.gateway.observing(rows, counted)
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        actions = raises_merge_errors(merge.write.write_files)(_output(merge, observed), input_bytes=num_bytes)
+        actions = raises_merge_errors(merge.write.write_files)(new_rows(merge, observed), input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match is to be told before any error that a value's expression raises.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
@@ -144,15 +131,8 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
     # Paths are long, and each row is joined with its own.
     file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
     target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
-    joined = _join(merge, target)
-    is_target_row = F.col(names.file_path).isNotNull()
-    has_match = is_target_row & F.col(names.source_row_id).isNotNull()
+    rows = with_clauses(merge, _join(merge, target))
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
-    rows = joined.select(
-        "*",
-        F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0)).alias(names.clause),
-        F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
-    )
     # Two paths of one hash would make it fewer than the files, which is safe.
     files = F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path))))
     return rows, [
@@ -176,29 +156,6 @@ def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
     else:
         source = merge.source.for_join()
     return target.join(source, merge.statement.condition, "left")
-
-
-def _output(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """The rows to write, in columns of the final schema; with change data the change rows too."""
-    names, changes = merge.names, merge.transaction.writes_change_data
-    is_target_row = F.col(names.file_path).isNotNull()
-    clause, inserted = F.col(names.clause), F.col(names.insert_clause)
-    is_kept, deletes = is_target_row, merge.numbers_of("delete")
-    if deletes and not changes:
-        is_kept = is_kept & ~clause.isin(deletes)
-    old = merge.statement.copied_columns
-    values = updated_columns(old, merge.target_clauses, clause)
-    if merge.insert_clauses:
-        is_kept = is_kept | (inserted > 0)
-        new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
-        pairs = zip(values, new, strict=True)
-        values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
-    rows = rows.filter(is_kept)
-    if not changes:
-        return rows.select(*merge.output_columns(values, []))
-    kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
-    rows, values, kind = with_change_rows(rows, values, old, kind)
-    return rows.select(*merge.output_columns(values, []), kind.alias(CHANGE_TYPE))
 
 
 def _is_as_expected(merge: MergeContext, found: dict[str, Any], taken: Sequence[int], added: FileSet) -> bool:

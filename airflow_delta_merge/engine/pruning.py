@@ -25,7 +25,7 @@ from airflow_delta_merge.engine.file_statistics import (
     range_of_all,
 )
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
-from airflow_delta_merge.engine.source_keys import source_keys
+from airflow_delta_merge.engine.source_keys import WHOLE_TYPES, source_keys
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
@@ -39,6 +39,10 @@ _SAMPLED_ROWS = 2_000
 _MOST_FILES = 0.75
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
+#: Clusters are not looked for where so many files, at most, come to each part of a key's range that the source fills.
+_FILES_OF_A_PART = 2
+_MOST_FILES_IN_PARTS = 128
+_LONGEST_IN_PARTS = 1 << 62
 #: Each row's key is compared with at most so many ranges.
 _MOST_RANGES_OF_ROWS = 8
 
@@ -60,10 +64,21 @@ def keys_to_prune_by(
     listed = transaction.files.listed_statistics if columns else None
     if listed is None:
         return keys
-    return [
-        replace(key, column=column, within=_range(key, column, transaction, listed))
-        for key, column in zip(keys, columns, strict=True)
-    ]
+    return [_of_target(key, column, transaction, listed) for key, column in zip(keys, columns, strict=True)]
+
+
+def _of_target(
+    key: SourceKey, column: str, transaction: MergeTransaction, listed: Sequence[dict[str, Any]]
+) -> SourceKey:
+    """The key with its column's range."""
+    within = _range(key, column, transaction, listed)
+    in_parts = (
+        within is not None
+        and key.type in WHOLE_TYPES
+        and within[1] - within[0] < _LONGEST_IN_PARTS
+        and len(listed) <= _MOST_FILES_IN_PARTS
+    )
+    return replace(key, column=column, within=within, in_parts=in_parts)
 
 
 def _range(
@@ -91,6 +106,17 @@ def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, s
     if num_files > _FEW_FILES or num_bytes >= settings.prune_from_bytes:
         return True
     return bool(transaction.partition_columns) or all(each.kind == "not matched" for each in statement.clauses)
+
+
+def tells_files_apart(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
+    """Whether values of the source's keys may leave out files; not if it is known that each may be in most of them."""
+    keys = source_keys(statement, prefix="")
+    columns = _columns_to_compare(statement, transaction, keys)
+    listed = transaction.files.listed_statistics if columns else None
+    if listed is None:
+        return True
+    with_columns = (replace(key, column=column) for key, column in zip(keys, columns, strict=True))
+    return any(_tells_files_apart(key, listed) for key in with_columns)
 
 
 @dataclass(frozen=True)
@@ -129,7 +155,7 @@ def choose_files(
     clusters: dict[str, list[Range]] = {}
     by_range = transaction.files.table_size[0] if listed is None else len(positions({}))
     if transaction.files.table_size[0] >= settings.cluster_keys_from and by_range > 1:
-        clustered = keys if listed is None else [key for key in keys if _tells_files_apart(key, listed)]
+        clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, statistics, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
@@ -149,6 +175,20 @@ def choose_files(
             return Search(chosen, matching)
     of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
     return Search(candidate_files(statement, transaction, of_files), matching)
+
+
+def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Sequence[dict[str, Any]]) -> bool:
+    """Whether clusters of a key can leave out files that its range does not.
+
+    They don't if the source's values lie in each of the parts of the target's range between their smallest and their
+    greatest, provided that the parts are as narrow as the files.
+    """
+    if not _tells_files_apart(key, listed):
+        return False
+    filled = key.filled_parts(statistics)
+    if filled is None:
+        return True
+    return len(files_that_may_hold([key.wanted(statistics, None)], listed)) > filled * _FILES_OF_A_PART
 
 
 def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:

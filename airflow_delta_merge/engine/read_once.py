@@ -1,7 +1,8 @@
-"""Inserts of a source that is written as it is read, and not kept: into tables without files, and into small ones.
+"""Inserts of a source that is written as it is read, and not kept.
 
 To keep the source tells which files can hold its keys, and spares their rows' comparison with it. Where there are no
-files, or all are read in no time, that is not worth a job of its own and the rows' memory.
+files, where all are read in no time, or where a large source's keys may be in any of them, that is not worth a job of
+its own and the rows' memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.insert_only_merge import append_rows, inserts_only, set_skipping_metrics
-from airflow_delta_merge.engine.pruning import candidate_files
+from airflow_delta_merge.engine.pruning import candidate_files, tells_files_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
 
 FIRST_LOAD = "the table has no files: the source is appended as it is read"
 SMALL_TABLE = "only insert clauses and a small table: it is broadcast to the source, which is appended as it is read"
+LARGE_SOURCE = (
+    "only insert clauses and a large source whose keys may be in any file: what is left of it is appended as it is read"
+)
 
 #: Spark takes what it knows nothing of for 8 exabytes. This is more than enough not to bring tasks together.
 _MOST_BYTES = 1 << 50
 
 #: So many rows are broadcast in the time that it takes to keep a source and to look at its keys.
 _MOST_ROWS = 500_000
+#: Rows take several times as much in memory as in files.
+_TIMES_OF_FILES = 4
 #: A table that is so many times as large as what is joined once is read whole for a source that is no smaller.
 _TIMES_FOR_LARGE_SOURCE = 4
 
@@ -43,7 +49,13 @@ def reason_to_read_once(merge: StartedMerge) -> str | None:
         return None
     if _is_empty(merge):
         return FIRST_LOAD
-    return SMALL_TABLE if _is_table_small(merge) else None
+    if not merge.settings.read_once:
+        return None
+    if _is_table_small(merge):
+        return SMALL_TABLE
+    return (
+        LARGE_SOURCE if _is_source_large(merge) and not tells_files_apart(merge.statement, merge.transaction) else None
+    )
 
 
 def _is_empty(merge: StartedMerge) -> bool:
@@ -79,6 +91,12 @@ def _is_table_small(merge: StartedMerge) -> bool:
     return num_bytes <= most_bytes or merge.statement.estimated_source_bytes >= num_bytes
 
 
+def _is_source_large(merge: StartedMerge) -> bool:
+    """Whether the source is sure to be shuffled: files that are read whole, since of all else Spark knows no size."""
+    statement, least = merge.statement, merge.settings.broadcast_bytes // _TIMES_OF_FILES
+    return bool(statement.equalities) and statement.reads_whole_files and statement.estimated_source_bytes >= least
+
+
 def unmatched_rows(merge: StartedMerge) -> DataFrame:
     """The source rows that match no row of the table, each computed once; sets the metrics of files.
 
@@ -91,8 +109,10 @@ def unmatched_rows(merge: StartedMerge) -> DataFrame:
     source = statement.source_frame()
     if _is_empty(merge):
         return source
-    counted = statement.counting_rows(source, "numSourceRows")
-    return counted.join(F.broadcast(transaction.target.frame(candidates)), statement.condition, "left_anti")
+    counted, target = statement.counting_rows(source, "numSourceRows"), transaction.target.frame(candidates)
+    if _is_table_small(merge):
+        target = F.broadcast(target)
+    return counted.join(target, statement.condition, "left_anti")
 
 
 def write_unmatched_rows(merge: StartedMerge) -> JavaObject:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
 from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
 from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -141,6 +142,32 @@ def rewritten_rows(
         return joined.select(*merge.output_columns(new, tracking)), tracking
     rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
     return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
+
+
+def can_insert_from_the_rewrite(merge: MergeContext, touched: TouchedFiles) -> bool:
+    """Whether the join by which the files are rewritten tells which source rows match nothing, and spares another one.
+
+    It does if it joins all files that can hold a match. A source that is broadcast can't tell, but joins twice at no
+    great cost.
+    """
+    return (
+        bool(merge.insert_clauses)
+        and touched.paths is None
+        and touched.kept is None
+        and not touched.has_multiple_matches
+        and not merge.source.is_small
+        and follows_from_the_join(merge)
+    )
+
+
+def rewritten_and_inserted_rows(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
+    """As :func:`rewritten_rows`, and the rows that insert clauses make of source rows without a match.
+
+    :return: columns of the final schema.
+    """
+    target = merge.transaction.target.frame(touched.files).select("*", F.lit(0).alias(merge.names.file_path))
+    joined = target.join(merge.source.frame, merge.statement.condition, "full")
+    return new_rows(merge, with_clauses(merge, joined))
 
 
 def _joined_with_source(

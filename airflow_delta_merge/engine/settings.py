@@ -42,6 +42,8 @@ class Settings:
         joined once, in one task, and the rows kept; four times as much is joined so where no row must be kept. A merge
         that only inserts reads a table of this size whole, and does not keep its source.
     :param first_load: ``firstLoad.enabled``: whether a source is written as it is read where the table has no files.
+    :param read_once: ``readOnce.enabled``: whether a merge that only inserts writes its source as it is read, and does
+        not keep it, where the table is small or the source is large and its keys may be in any file.
     :param one_pass: ``onePass.enabled``: whether a merge that is expected to touch all candidate files writes the new
         ones in the pass that joins them with the source.
     :param one_pass_from_rows: ``onePassFromRows``: from so many rows for each candidate file on, a source that takes
@@ -62,6 +64,7 @@ class Settings:
     broadcast_bytes: int = 64 * 1024 * 1024
     join_once_bytes: int = 8 * 1024 * 1024
     first_load: bool = True
+    read_once: bool = True
     one_pass: bool = True
     one_pass_from_rows: int = 25
     footer_statistics_from_bytes: int = 4 * 1024 * 1024
@@ -85,6 +88,7 @@ class Settings:
             broadcast_bytes=_number(gateway, "broadcastBytes", cls.broadcast_bytes),
             join_once_bytes=_number(gateway, "joinOnceBytes", cls.join_once_bytes),
             first_load=_flag(gateway, "firstLoad.enabled", cls.first_load),
+            read_once=_flag(gateway, "readOnce.enabled", cls.read_once),
             one_pass=_flag(gateway, "onePass.enabled", cls.one_pass),
             one_pass_from_rows=_number(gateway, "onePassFromRows", cls.one_pass_from_rows),
             footer_statistics_from_bytes=_number(

@@ -26,6 +26,9 @@ INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp"})
 
+#: A key's range in the target is cut into so many equal parts, a bit for each.
+_PARTS = 64
+
 
 @dataclass(frozen=True)
 class SourceKey:
@@ -39,6 +42,8 @@ class SourceKey:
     :param name: prefix of the names of its statistics.
     :param column: the physical name of the target's column, if files will be chosen by listed statistics of it.
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
+    :param in_parts: whether the source tells in which parts of that range its values lie, instead of their mean and
+        deviation; for whole types with such a range.
     """
 
     target: Column
@@ -49,6 +54,7 @@ class SourceKey:
     name: str
     column: str | None = None
     within: Range | None = None
+    in_parts: bool = False
 
     @property
     def value(self) -> Column:
@@ -64,7 +70,10 @@ class SourceKey:
         """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
         value = self.value
         found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
-        if self.type in WHOLE_TYPES:
+        if self.in_parts:
+            bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), self._part(value))
+            found.append(F.bit_or(bit).alias(f"{self.name}_parts"))
+        elif self.type in WHOLE_TYPES:
             found += [
                 F.count(value).alias(f"{self.name}_rows"),
                 F.avg(value).alias(f"{self.name}_mean"),
@@ -73,6 +82,20 @@ class SourceKey:
         if self.null_safe:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
+
+    def _part(self, value: Column) -> Column:
+        assert self.within is not None, "only then there are parts"
+        low, high = self.within
+        width = (high - low) // _PARTS + 1
+        return F.call_function("div", value.cast("bigint") - F.lit(low), F.lit(width)).cast("int")
+
+    def filled_parts(self, statistics: dict[str, Any]) -> int | None:
+        """How many parts of the target's range the source's values fill, next to each other; None if some are empty."""
+        if not self.in_parts:
+            return None
+        filled = int(statistics[f"{self.name}_parts"] or 0) % (1 << _PARTS)  # the JVM's numbers have a sign
+        without_those_below = filled // (filled & -filled) if filled else 0
+        return None if without_those_below & (without_those_below + 1) else without_those_below.bit_length()
 
     def range_of(self, statistics: dict[str, Any]) -> Range | None:
         """The range of :attr:`value`; None when it is always NULL."""

@@ -54,6 +54,7 @@ WAYS = {
     "ours_as_small_in_two_phases": {
         "spark.deltaMerge.onePass.enabled": "false",
         "spark.deltaMerge.firstLoad.enabled": "false",
+        "spark.deltaMerge.readOnce.enabled": "false",
         "spark.deltaMerge.planOnce.enabled": "false",
     },
     "ours_as_large": {

@@ -1,4 +1,4 @@
-"""Inserts into small tables: the source is written as it is read, unless it must be looked at before or is better kept.
+"""Inserts of a source that is written as it is read, unless it must be looked at before or is better kept.
 
 That rows, schema and metrics are those of the built-in MERGE is shown by all cases with insert clauses only, as their
 tables are small; one way of the harness keeps the source.
@@ -21,7 +21,8 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.engine.merge_into import READ_ONCE
-from airflow_delta_merge.engine.read_once import SMALL_TABLE
+from airflow_delta_merge.engine.read_once import LARGE_SOURCE, SMALL_TABLE
+from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
@@ -126,6 +127,52 @@ def test_a_larger_table_is_read_whole_for_a_source_that_is_no_smaller(
     with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": str(num_bytes // part)}):
         result = inserted(spark, table, rows=source_rows)
     assert (result.executor_reason == SMALL_TABLE) == is_read_once
+
+
+#: As if tables and sources of a few rows were large.
+LARGE = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.broadcastBytes": "0"}
+
+
+@pytest.mark.parametrize(
+    ("key", "source", "on", "settings", "is_read_once"),
+    [
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {}, True),
+        ("id * 7 % 80", "SELECT id, name, age + 1 AS age FROM {s}", "s.id = t.id AND t.name = s.name", {}, True),
+        # Each file has keys of its own.
+        ("id", "SELECT * FROM {s}", "t.id = s.id", {}, False),
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id AND t.age = s.age", {}, False),
+        # Nobody knows how many rows are left.
+        ("id * 7 % 80", "SELECT * FROM {s} WHERE age > 0", "t.id = s.id", {}, False),
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id > s.id", {}, False),
+        # Nobody knows what is in the files.
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.listFilesUpTo": "0",
+                                                             "spark.deltaMerge.useChecksum.enabled": "false"}, False),
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.broadcastBytes": "1000000"}, False),
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.readOnce.enabled": "false"}, False),
+    ],
+)  # fmt: skip
+def test_a_large_source_whose_keys_may_be_in_any_file_is_not_kept(
+    spark: SparkSession,
+    tmp_path: Path,
+    key: str,
+    source: str,
+    on: str,
+    settings: Mapping[str, str],
+    *,
+    is_read_once: bool,
+) -> None:
+    columns = "CAST(age AS INT) AS age", "concat('name ', id) AS name"
+    rows = spark.range(0, 80, 1, 8).selectExpr(f"CAST({key} AS INT) AS id", "id AS age").selectExpr("id", *columns)
+    rows.write.format("delta").save(str(tmp_path / "t"))
+    new = spark.range(70, 90).selectExpr("CAST(id AS INT) AS id", "id AS age").selectExpr("id", *columns)
+    new.write.parquet(str(tmp_path / "s"))
+    read = source.format(s=f"parquet.`{tmp_path / 's'}`")
+    merge = f"MERGE INTO {{t}} t USING ({read}) s ON {on} {INSERT}"
+    with session_settings(spark, {**LARGE, **settings}):
+        result, _ = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
+    assert (result.executor_reason == LARGE_SOURCE) is is_read_once
+    assert (result.source_materialization_reason == READ_ONCE) is is_read_once
+    assert result.num_inserted_rows > 0
 
 
 @pytest.mark.parametrize("guards", [None, MergeGuards(fail_if=("num_inserted_rows > 5",))])

@@ -56,6 +56,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.broadcastBytes": st.just("0"),
         "spark.deltaMerge.onePass.enabled": st.just("false"),
         "spark.deltaMerge.firstLoad.enabled": st.just("false"),
+        "spark.deltaMerge.readOnce.enabled": st.just("false"),
         "spark.deltaMerge.onePassFromRows": st.just("1"),
     },
 )

@@ -106,7 +106,11 @@ class Gateway:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala sequence of the items."""
-        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(self.java_list(items))
+        return self.scala_seq(self.java_list(items))
+
+    def scala_seq(self, java_list: JavaObject) -> JavaObject:
+        """A Java list as a Scala sequence."""
+        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(java_list)
 
     def java_list(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Java list of the items."""

@@ -109,9 +109,9 @@ class ResolvedMerge:
         return self._gateway.column(self.command.condition())
 
     @cached_property
-    def _copies(self) -> list[JavaObject]:
-        """JVM aliases that copy a target row into the table's final schema."""
-        return scala_list(self.command.postEvolutionTargetExpressions(False))
+    def _copies(self) -> JavaObject:
+        """JVM sequence of aliases that copy a target row into the table's final schema."""
+        return self.command.postEvolutionTargetExpressions(False)
 
     @cached_property
     def column_names(self) -> list[str]:
@@ -122,7 +122,7 @@ class ResolvedMerge:
     @cached_property
     def column_types(self) -> list[str]:
         """Their types, as Spark SQL writes them."""
-        return [str(copy.dataType().catalogString()) for copy in self._copies]
+        return [str(copy.dataType().catalogString()) for copy in scala_list(self._copies)]
 
     @cached_property
     def copied_columns(self) -> list[Column]:
@@ -132,7 +132,7 @@ class ResolvedMerge:
     @cached_property
     def _copied(self) -> list[JavaObject]:
         """What the aliases copy, as JVM expressions."""
-        return [copy.child() for copy in self._copies]
+        return [copy.child() for copy in scala_list(self._copies)]
 
     @cached_property
     def clauses(self) -> list[ResolvedClause]:
@@ -222,12 +222,19 @@ class ResolvedMerge:
             used = getattr(used, "$plus$plus")(looked_at.references())
         source = self.command.source()
         if not source.outputSet().subsetOf(used):
-            source = self._projected(filter(used.contains, scala_list(source.output())), source)
+            source = self._projected(source.outputSet().intersect(used).toSeq(), source)
         return self._gateway.data_frame(source)
 
-    def _projected(self, columns: Iterable[JavaObject], plan: JavaObject) -> JavaObject:
-        project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
-        return project(self._gateway.seq(columns), plan)
+    def _projected(self, columns: JavaObject, plan: JavaObject) -> JavaObject:
+        return self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")(columns, plan)
+
+    @cached_property
+    def reads_whole_files(self) -> bool:
+        """Whether the source is a table or files of which every row is taken."""
+        plan = self.command.source()
+        while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View"):
+            plan = plan.child()
+        return name == "LogicalRelation"
 
     @cached_property
     def estimated_source_bytes(self) -> int:

@@ -73,7 +73,7 @@ class TargetScan:
     @cached_property
     def has_stable_positions(self) -> bool:
         """Whether a row's position is the same in each read; a column named ``_metadata`` hides it from Spark."""
-        names = (str(field.name()) for field in self._command.target().schema().fields())
+        names = self._gateway.as_json(self._command.target().schema().fieldNames())
         return "_metadata" not in map(str.lower, names)
 
     def frame(self, files: FileSet, *, most_tasks: int | None = None) -> DataFrame:

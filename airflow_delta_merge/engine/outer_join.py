@@ -1,0 +1,67 @@
+"""New files out of one join: target rows beside the source rows they match, and source rows that match nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
+from airflow_delta_merge.engine.matches import numbered_by_clause
+from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.merge_context import MergeContext
+
+
+def follows_from_the_join(merge: MergeContext) -> bool:
+    """Whether the new files need nothing but rows of the join, each once."""
+    transaction = merge.transaction
+    by_other_ways = (
+        transaction.writes_deletion_vectors or transaction.generates_identity or transaction.target.tracks_rows
+    )
+    return not by_other_ways and bool(merge.statement.equalities)
+
+
+def with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:
+    """The rows of a join, numbered by the clause that takes a target row and by the one that inserts a source row.
+
+    :param joined: rows of target and source; ``names.file_path`` is NULL in source rows that match nothing, and
+        ``names.source_row_id`` in such target rows.
+    """
+    names = merge.names
+    is_target_row = F.col(names.file_path).isNotNull()
+    has_match = is_target_row & F.col(names.source_row_id).isNotNull()
+    return joined.select(
+        "*",
+        F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0)).alias(names.clause),
+        F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
+    )
+
+
+def new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
+    """The rows to write in place of the target's and what insert clauses make of the source's.
+
+    :param rows: as :func:`with_clauses` gives them.
+    :return: columns of the final schema; with change data the change rows too, and ``_change_type``.
+    """
+    names, changes = merge.names, merge.transaction.writes_change_data
+    is_target_row = F.col(names.file_path).isNotNull()
+    clause, inserted = F.col(names.clause), F.col(names.insert_clause)
+    is_kept, deletes = is_target_row, merge.numbers_of("delete")
+    if deletes and not changes:
+        is_kept = is_kept & ~clause.isin(deletes)
+    old = merge.statement.copied_columns
+    values = updated_columns(old, merge.target_clauses, clause)
+    if merge.insert_clauses:
+        is_kept = is_kept | (inserted > 0)
+        new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
+        pairs = zip(values, new, strict=True)
+        values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
+    rows = rows.filter(is_kept)
+    if not changes:
+        return rows.select(*merge.output_columns(values, []))
+    kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
+    rows, values, kind = with_change_rows(rows, values, old, kind)
+    return rows.select(*merge.output_columns(values, []), kind.alias(CHANGE_TYPE))
