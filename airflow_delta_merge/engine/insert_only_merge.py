@@ -9,13 +9,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
-from airflow_delta_merge.engine.key_filter import filtered_condition
+from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
 from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.output import clause_number, columns_of_clause
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+
+#: To build a hash table of so many source rows and one of their matches takes longer than to shuffle them, if a filter
+#: leaves few of the target's rows to be shuffled with them.
+_MANY_ROWS = 100_000
 
 
 def inserts_only(merge: StartedMerge) -> bool:
@@ -50,7 +54,7 @@ class InsertOnlyMergeExecutor:
             self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
             return source.frame
         target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
-        if not source.is_small:
+        if not source.is_small or (is_filtered(merge) and source.num_rows >= _MANY_ROWS):
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
             return source.frame.join(target, filtered_condition(merge), "left_anti")
         self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"

@@ -7,7 +7,6 @@ Spark makes such filters for shuffled joins with a filtered side, never for broa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _HASHED_TYPES = RANGE_TYPES | {"binary"}
 
 #: So many rows are read for each source row at least: most of them can't match then.
-_TARGET_ROWS_FOR_ONE = 4
+TARGET_ROWS_FOR_ONE = 4
 #: A broadcast hash table of single numbers is nearly as quick as the filter, so that it takes more rows to pay.
 _TIMES_OF_NUMBERS = 4
 #: As many as Spark's aggregate makes a filter of, by its default.
@@ -39,24 +38,29 @@ def filtered_condition(merge: MergeContext) -> Column:
     attributes, and to Spark a join's condition comes after both its sides.
     """
     condition, source = merge.statement.condition, merge.source
-    keys = [each for each in merge.statement.equalities if each.type in _HASHED_TYPES]
-    if not (keys and merge.settings.prune_by_source and _is_worth_it(merge, keys)):
+    if not is_filtered(merge):
         return condition
+    keys = _hashed_keys(merge)
     of_source = F.xxhash64(*(_compared(each, each.source) for each in keys))
     of_target = F.xxhash64(*(_compared(each, each.target) for each in keys))
     return condition & merge.gateway.might_be_among(source.frame, of_source, source.num_rows, of_target)
 
 
-def _is_worth_it(merge: MergeContext, keys: Sequence[Equality]) -> bool:
-    source, from_rows = merge.source, merge.settings.key_filter_from_rows
-    if not 0 < source.num_rows <= _MOST_KEYS:
+def is_filtered(merge: MergeContext) -> bool:
+    """Whether :func:`filtered_condition` asks a filter."""
+    keys, source, from_rows = _hashed_keys(merge), merge.source, merge.settings.key_filter_from_rows
+    if not (keys and merge.settings.prune_by_source and 0 < source.num_rows <= _MOST_KEYS):
         return False
     if not from_rows:
         return True
     is_number = len(keys) == 1 and keys[0].type not in ("string", "binary")
     times = _TIMES_OF_NUMBERS if source.is_small and is_number else 1
     enough = from_rows * times * merge.gateway.default_parallelism()
-    return (merge.candidates.num_rows or 0) >= max(enough, source.num_rows * _TARGET_ROWS_FOR_ONE)
+    return (merge.candidates.num_rows or 0) >= max(enough, source.num_rows * TARGET_ROWS_FOR_ONE)
+
+
+def _hashed_keys(merge: MergeContext) -> list[Equality]:
+    return [each for each in merge.statement.equalities if each.type in _HASHED_TYPES]
 
 
 def _compared(key: Equality, side: Column) -> Column:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.insert_only_merge import append_rows, inserts_only, set_skipping_metrics
+from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.pruning import candidate_files, tells_files_apart
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ def reason_to_read_once(merge: StartedMerge) -> str | None:
         return None
     if _is_table_small(merge):
         return SMALL_TABLE
-    return (
-        LARGE_SOURCE if _is_source_large(merge) and not tells_files_apart(merge.statement, merge.transaction) else None
-    )
+    is_better_read = _is_source_large(merge) and not tells_files_apart(merge.statement, merge.transaction)
+    return LARGE_SOURCE if is_better_read else None
 
 
 def _is_empty(merge: StartedMerge) -> bool:
@@ -92,8 +92,12 @@ def _is_table_small(merge: StartedMerge) -> bool:
 
 
 def _is_source_large(merge: StartedMerge) -> bool:
-    """Whether the source is sure to be shuffled: files that are read whole, since of all else Spark knows no size."""
-    statement, least = merge.statement, merge.settings.broadcast_bytes // _TIMES_OF_FILES
+    """Whether the source is sure to be shuffled: files that are read whole, since of all else Spark knows no size.
+
+    Beside a table that is many times as large, a filter of its keys would spare shuffling most of the table's.
+    """
+    statement, (_, table_bytes) = merge.statement, merge.transaction.files.table_size
+    least = max(merge.settings.broadcast_bytes // _TIMES_OF_FILES, table_bytes // TARGET_ROWS_FOR_ONE)
     return bool(statement.equalities) and statement.reads_whole_files and statement.estimated_source_bytes >= least
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeStatement
-from airflow_delta_merge.engine import plan
+from airflow_delta_merge.engine import insert_only_merge, plan
+from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
@@ -126,3 +127,30 @@ def test_the_filter_is_used_where_it_is_worth_it(
     numbers = {"rows_of_a_core": of_a_core, "a_quarter": of_a_core // 4}
     confs = {f"spark.deltaMerge.{name}": value.format(**numbers) for name, value in settings.items()}
     assert (USED in _search_plan(spark, tmp_path, on, confs)) is used
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "is_shuffled"),
+    [
+        (20, {}, True),
+        (19, {}, False),
+        (20, {"spark.deltaMerge.pruneBySource.enabled": "false"}, False),
+    ],
+)
+def test_many_rows_to_insert_are_joined_with_what_the_filter_leaves(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    rows: int,
+    settings: dict[str, str],
+    is_shuffled: bool,
+) -> None:
+    monkeypatch.setattr(insert_only_merge, "_MANY_ROWS", 20)
+    spark.range(100).selectExpr("id", "concat('v', id) AS v").write.format("delta").save(str(tmp_path / "t"))
+    source = f"(SELECT id * 8 AS id, concat('v', if(id % 2 = 0, 0, id * 8)) AS v FROM range({rows}))"
+    merge = f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id AND t.v = s.v WHEN NOT MATCHED THEN INSERT *"
+    with session_settings(spark, {**FORCED, **settings}):
+        result, _ = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
+    assert ("the source is joined with the candidate files" in result.executor_reason) is is_shuffled
+    assert 0 < result.num_inserted_rows < rows

@@ -232,6 +232,39 @@ def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
     assert (result.num_candidate_files, result.num_touched_files) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("source", "stray", "looked_at", "files"),
+    [
+        # Too few rows to tell by mean and deviation, but some in each 64th of the range.
+        (ids("0, 1600, 20"), [], [[]], 16),
+        (ids("0, 700, 20", "900, 1600, 20"), [], [["id"]], 14),
+        # All that the table has but for one row is in one 64th of its range.
+        (ids("5, 15", "1505, 1515"), [1_000_000], [["id"]], 2),
+    ],
+)
+def test_no_clusters_are_looked_for_of_keys_that_fill_their_range(
+    source: str,
+    stray: list[int],
+    looked_at: list[list[str]],
+    files: int,
+    spark: SparkSession,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table, copy)
+    if stray:
+        spark.createDataFrame([(id_,) for id_ in stray], "id BIGINT").write.format("delta").mode("append").save(
+            str(copy)
+        )
+    found = searches_for_clusters(monkeypatch, lambda _, keys: [key.target_name for key in keys])
+    merge = MERGE.replace("{s}", source).replace("{on}", "t.id = s.id")
+    result, _ = merged_as_by_the_builtin(spark, copy, tmp_path / "merged", merge)
+    assert found == looked_at
+    assert result.num_candidate_files == files
+
+
 # Tables whose statistics tell less, or tell it by other names: three files of ten ids each, twenty bytes of text before
 # what tells the texts apart, or forty.
 ODD = {

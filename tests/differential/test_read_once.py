@@ -141,6 +141,8 @@ LARGE = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.broadcastBytes
         # Each file has keys of its own.
         ("id", "SELECT * FROM {s}", "t.id = s.id", {}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id AND t.age = s.age", {}, False),
+        # So much less than the table that a filter of its keys is worth more.
+        ("id * 7 % 80", "SELECT * FROM {one}", "t.id = s.id", {}, False),
         # Nobody knows how many rows are left.
         ("id * 7 % 80", "SELECT * FROM {s} WHERE age > 0", "t.id = s.id", {}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id > s.id", {}, False),
@@ -164,9 +166,10 @@ def test_a_large_source_whose_keys_may_be_in_any_file_is_not_kept(
     columns = "CAST(age AS INT) AS age", "concat('name ', id) AS name"
     rows = spark.range(0, 80, 1, 8).selectExpr(f"CAST({key} AS INT) AS id", "id AS age").selectExpr("id", *columns)
     rows.write.format("delta").save(str(tmp_path / "t"))
-    new = spark.range(70, 90).selectExpr("CAST(id AS INT) AS id", "id AS age").selectExpr("id", *columns)
+    new = spark.range(70, 90, 1, 8).selectExpr("CAST(id AS INT) AS id", "id AS age").selectExpr("id", *columns)
     new.write.parquet(str(tmp_path / "s"))
-    read = source.format(s=f"parquet.`{tmp_path / 's'}`")
+    new.coalesce(1).write.parquet(str(tmp_path / "one"))
+    read = source.format(**{name: f"parquet.`{tmp_path / name}`" for name in ("s", "one")})
     merge = f"MERGE INTO {{t}} t USING ({read}) s ON {on} {INSERT}"
     with session_settings(spark, {**LARGE, **settings}):
         result, _ = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
