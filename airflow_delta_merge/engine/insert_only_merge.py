@@ -54,7 +54,7 @@ class InsertOnlyMergeExecutor:
             self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
             return source.frame
         target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
-        if not source.is_small or (is_filtered(merge) and source.num_rows >= _MANY_ROWS):
+        if not source.is_small or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
             self.reason = "only insert clauses: the source is joined with the candidate files and appended"
             return source.frame.join(target, filtered_condition(merge), "left_anti")
         self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.file_statistics import Range
-from airflow_delta_merge.engine.source_keys import WHOLE_TYPES, SourceKey
+from airflow_delta_merge.engine.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
-
-#: The source's range of a key is cut into so many equal parts to find its clusters.
-_PARTS = 64
 
 #: Keys are taken to lie evenly in their range if their mean and deviation are, by so much of it, those of such keys.
 _EVEN = 0.02
@@ -30,24 +25,6 @@ _ROWS_FOR_ONE_TASK = 200_000
 
 #: So many bytes of a text, behind what all its values begin with, are taken for a number.
 _BYTES = 7
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """A key's range, cut into equal parts.
-
-    :param number: the source's value as a number (bigint), no smaller for a greater value.
-    :param low: the smallest.
-    :param width: of a part.
-    """
-
-    number: Column
-    low: int
-    width: int
-
-    @property
-    def part(self) -> Column:
-        return ((self.number - F.lit(self.low)) / F.lit(self.width)).cast("int")
 
 
 def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
@@ -87,7 +64,7 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     return clusters
 
 
-def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:
+def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
     """How to look for clusters of a key; None where there can be no wide gap."""
     whole = key.range_of(source.statistics)
     if whole is None:
@@ -104,9 +81,12 @@ def _cut(key: SourceKey, source: MaterializedSource) -> _Cut | None:
         number = F.conv(F.hex(F.substring(padded, same + 1, _BYTES)), 16, 10).cast("bigint")
     else:
         return None
-    if not _PARTS < high - low < 1 << 62 or (key.type in WHOLE_TYPES and _is_even(key, source, low, high)):
+    if not PARTS < high - low < LONGEST_CUT:
         return None
-    return _Cut(number, low, (high - low) // _PARTS + 1)
+    # Keys in parts tell by these that they fill their range.
+    if key.type in WHOLE_TYPES and not key.in_parts and _is_even(key, source, low, high):
+        return None
+    return Cut.of(number, low, high)
 
 
 def _bytes_in_common(one: bytes, other: bytes) -> int:
@@ -118,8 +98,6 @@ def _bytes_in_common(one: bytes, other: bytes) -> int:
 def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
     """Whether the source has so many rows for the range of a key, so evenly spread, that there is no wide gap."""
     length = high - low
-    if key.in_parts:
-        return False  # then it is known without mean and deviation
     num_rows = int(source.statistics[f"{key.name}_rows"])
     if num_rows < _FEW_ROWS:  # a few values are as likely to look even as not
         return num_rows * _DENSE >= length

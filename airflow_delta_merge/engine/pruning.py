@@ -25,7 +25,7 @@ from airflow_delta_merge.engine.file_statistics import (
     range_of_all,
 )
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
-from airflow_delta_merge.engine.source_keys import WHOLE_TYPES, source_keys
+from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, source_keys
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
@@ -42,7 +42,6 @@ _FEW_FILES = 4
 #: Clusters are not looked for where so many files, at most, come to each part of a key's range that the source fills.
 _FILES_OF_A_PART = 2
 _MOST_FILES_IN_PARTS = 128
-_LONGEST_IN_PARTS = 1 << 62
 #: Each row's key is compared with at most so many ranges.
 _MOST_RANGES_OF_ROWS = 8
 
@@ -59,12 +58,19 @@ def keys_to_prune_by(
     """
     if not _is_worth_pruning(statement, transaction, settings):
         return []
+    return _keys_and_statistics(statement, transaction, prefix=prefix)[0]
+
+
+def _keys_and_statistics(
+    statement: ResolvedMerge, transaction: MergeTransaction, *, prefix: str
+) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
+    """The keys, which know their columns if files are chosen by listed statistics, and these; None if they are not."""
     keys = source_keys(statement, prefix=prefix)
     columns = _columns_to_compare(statement, transaction, keys) if keys else []
     listed = transaction.files.listed_statistics if columns else None
     if listed is None:
-        return keys
-    return [_of_target(key, column, transaction, listed) for key, column in zip(keys, columns, strict=True)]
+        return keys, None
+    return [_of_target(key, column, transaction, listed) for key, column in zip(keys, columns, strict=True)], listed
 
 
 def _of_target(
@@ -75,7 +81,7 @@ def _of_target(
     in_parts = (
         within is not None
         and key.type in WHOLE_TYPES
-        and within[1] - within[0] < _LONGEST_IN_PARTS
+        and within[1] - within[0] < LONGEST_CUT
         and len(listed) <= _MOST_FILES_IN_PARTS
     )
     return replace(key, column=column, within=within, in_parts=in_parts)
@@ -110,13 +116,8 @@ def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, s
 
 def tells_files_apart(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
     """Whether values of the source's keys may leave out files; not if it is known that each may be in most of them."""
-    keys = source_keys(statement, prefix="")
-    columns = _columns_to_compare(statement, transaction, keys)
-    listed = transaction.files.listed_statistics if columns else None
-    if listed is None:
-        return True
-    with_columns = (replace(key, column=column) for key, column in zip(keys, columns, strict=True))
-    return any(_tells_files_apart(key, listed) for key in with_columns)
+    keys, listed = _keys_and_statistics(statement, transaction, prefix="")
+    return listed is None or any(_tells_files_apart(key, listed) for key in keys)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,33 @@ INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp"})
 
-#: A key's range in the target is cut into so many equal parts, a bit for each.
-_PARTS = 64
+#: A range is cut into so many equal parts, a bit for each.
+PARTS = 64
+#: Longer ranges are not cut: the difference of two values might take more than 64 bits.
+LONGEST_CUT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A range, cut into equal parts.
+
+    :param number: a value in it, as a number (bigint).
+    :param low: the smallest.
+    :param width: of a part.
+    """
+
+    number: Column
+    low: int
+    width: int
+
+    @classmethod
+    def of(cls, number: Column, low: int, high: int) -> Cut:
+        """The range from ``low`` to ``high``, both included, cut into :data:`PARTS`."""
+        return cls(number, low, (high - low) // PARTS + 1)
+
+    @property
+    def part(self) -> Column:
+        return F.call_function("div", self.number - F.lit(self.low), F.lit(self.width)).cast("int")
 
 
 @dataclass(frozen=True)
@@ -71,7 +96,9 @@ class SourceKey:
         value = self.value
         found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
         if self.in_parts:
-            bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), self._part(value))
+            assert self.within is not None, "only then there are parts"
+            part = Cut.of(value.cast("bigint"), *self.within).part
+            bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), part)
             found.append(F.bit_or(bit).alias(f"{self.name}_parts"))
         elif self.type in WHOLE_TYPES:
             found += [
@@ -83,17 +110,11 @@ class SourceKey:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
 
-    def _part(self, value: Column) -> Column:
-        assert self.within is not None, "only then there are parts"
-        low, high = self.within
-        width = (high - low) // _PARTS + 1
-        return F.call_function("div", value.cast("bigint") - F.lit(low), F.lit(width)).cast("int")
-
     def filled_parts(self, statistics: dict[str, Any]) -> int | None:
         """How many parts of the target's range the source's values fill, next to each other; None if some are empty."""
         if not self.in_parts:
             return None
-        filled = int(statistics[f"{self.name}_parts"] or 0) % (1 << _PARTS)  # the JVM's numbers have a sign
+        filled = int(statistics[f"{self.name}_parts"] or 0) % (1 << PARTS)  # the JVM's numbers have a sign
         without_those_below = filled // (filled & -filled) if filled else 0
         return None if without_those_below & (without_those_below + 1) else without_those_below.bit_length()
 

@@ -11,15 +11,15 @@ import pytest
 
 from airflow_delta_merge.config import MergeStatement
 from airflow_delta_merge.engine import merge_sql, plan
-from tests.differential.cases import Case, Table
+from tests.differential.cases import Case
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
 from tests.differential.test_one_pass import CASES as MOST_ROWS
+from tests.differential.test_one_pass import FILES, ROWS, TABLE, WITH_CHANGES, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILES, ROWS = 4, 40
 IN_TWO_PHASES = {**WAYS["ours_as_large"], "spark.deltaMerge.onePass.enabled": "false"}
 OUT_OF_ONE_JOIN = "what is inserted comes out of that join"
 UPSERT_OF_CHANGES = "WHEN MATCHED AND s.v <> t.v THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -43,19 +43,15 @@ def as_a_large_source(spark: SparkSession) -> Iterator[None]:
 def test_a_large_source_is_joined_once_more_if_all_files_are_touched(
     spark: SparkSession, tmp_path: Path, clauses: str, is_one_join: bool
 ) -> None:
-    table = f"delta.`{tmp_path / 't'}`"
     spark.range(0, ROWS, 1, FILES).selectExpr("id", "'old' AS v").write.format("delta").save(str(tmp_path / "t"))
     source = "SELECT id * 2 AS id, if(id % 4 = 0, 'old', 'new') AS v FROM range(30)"
-    statement = f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id {clauses}"
-    planned = plan(spark, MergeStatement(sql=statement))
-    result = merge_sql(spark, statement)
+    merge = statement(tmp_path / "t", source, clauses)
+    planned, result = plan(spark, MergeStatement(sql=merge)), merge_sql(spark, merge)
     assert (OUT_OF_ONE_JOIN in result.executor_reason) is is_one_join
     assert planned.executor_reason == result.executor_reason
     assert (planned.num_updated_rows, planned.num_inserted_rows) == (result.num_updated_rows, result.num_inserted_rows)
 
 
-TABLE = Table("id INT, p STRING, v INT", "SELECT CAST(id AS INT), concat('p', id % 3), id FROM range(40)", files=4)
-WITH_CHANGES = replace(TABLE, properties={"delta.enableChangeDataFeed": "true"})
 SOURCE = "SELECT CAST(id AS INT) AS id, concat('p', id % 2) AS p, CAST(id % 7 AS INT) AS v FROM range(5, 45)"
 DELETES_TWICE = f"{SOURCE} UNION ALL SELECT 8, 'p0', 1"
 CASES = [
