@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
 from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
 from airflow_delta_merge.engine.matches import search_tasks
-from airflow_delta_merge.engine.output import clause_number, columns_of_clause
+from airflow_delta_merge.engine.output import clause_number, inserted_columns
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
@@ -80,7 +80,7 @@ def inserted_rows(
     clauses = merge.insert_clauses
     number = F.col(merge.names.clause)
     numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
-    values = columns_of_clause(clauses, range(1, len(clauses) + 1), number)
+    values = inserted_columns(clauses, number)
     values += [F.lit(None).cast("bigint") for _ in tracking]
     if not change_data:
         return numbered.select(*merge.output_columns(values, tracking))

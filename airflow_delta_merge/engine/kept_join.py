@@ -91,7 +91,7 @@ def fits_one_task(merge: MergeContext, most_bytes: int) -> bool:
 
 def _are_few_files(merge: MergeContext) -> bool:
     count = merge.candidates.count
-    return count <= _FILES_FOR_MANY_CORES or count * merge.gateway.default_parallelism() <= _FILES_FOR_ONE_CORE
+    return count <= _FILES_FOR_MANY_CORES or count * merge.gateway.default_parallelism <= _FILES_FOR_ONE_CORE
 
 
 def in_one_task(target: DataFrame, source: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -55,7 +55,7 @@ def is_filtered(merge: MergeContext) -> bool:
         return True
     is_number = len(keys) == 1 and keys[0].type not in ("string", "binary")
     times = _TIMES_OF_NUMBERS if source.is_small and is_number else 1
-    enough = from_rows * times * merge.gateway.default_parallelism()
+    enough = from_rows * times * merge.gateway.default_parallelism
     return (merge.candidates.num_rows or 0) >= max(enough, source.num_rows * TARGET_ROWS_FOR_ONE)
 
 

@@ -129,7 +129,7 @@ def search_tasks(merge: MergeContext, candidates: FileSet) -> int:
     found, too.
     """
     worthwhile = math.ceil(candidates.num_bytes / _SEARCHED_BYTES_PER_TASK)
-    return max(worthwhile, _TASKS_PER_CORE * merge.gateway.default_parallelism())
+    return max(worthwhile, _TASKS_PER_CORE * merge.gateway.default_parallelism)
 
 
 def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:

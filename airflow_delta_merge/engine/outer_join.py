@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause
-from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
+from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext
@@ -56,7 +56,7 @@ def new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
     values = updated_columns(old, merge.target_clauses, clause)
     if merge.insert_clauses:
         is_kept = is_kept | (inserted > 0)
-        new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
+        new = inserted_columns(merge.insert_clauses, inserted)
         pairs = zip(values, new, strict=True)
         values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
     rows = rows.filter(is_kept)

@@ -114,3 +114,8 @@ def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int],
         pairs = zip(clause.values, columns, strict=True)
         columns = [F.when(taken, value).otherwise(other) for value, other in pairs]
     return columns
+
+
+def inserted_columns(clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:
+    """The columns of a row that is made by one of the insert clauses; see :func:`columns_of_clause`."""
+    return columns_of_clause(clauses, range(1, len(clauses) + 1), number)

@@ -12,7 +12,13 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
 from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
-from airflow_delta_merge.engine.output import change_type, clause_number, columns_of_clause, updated_columns
+from airflow_delta_merge.engine.output import (
+    change_type,
+    clause_number,
+    columns_of_clause,
+    inserted_columns,
+    updated_columns,
+)
 from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -98,7 +104,7 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
     rows = joined.select(
         "*", F.when(is_new, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause)
     ).filter(F.col(names.clause).isin(numbers) | (inserted > 0))
-    new = columns_of_clause(merge.insert_clauses, range(1, len(merge.insert_clauses) + 1), inserted)
+    new = inserted_columns(merge.insert_clauses, inserted)
     pairs = zip(new, _updated_from_source(merge), strict=True)
     values = [F.when(is_new, value).otherwise(updated) for value, updated in pairs]
     return rows.select(*merge.output_columns(values, []))

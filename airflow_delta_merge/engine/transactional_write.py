@@ -122,5 +122,5 @@ class TransactionalWrite:
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size asks for, and no more of the cores than the size is worth."""
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
-        cores = self._gateway.default_parallelism()
+        cores = self._gateway.default_parallelism
         return max(in_whole_rounds(math.ceil(input_bytes / BYTES_PER_TASK), cores), min(cores, worthwhile))

@@ -70,6 +70,7 @@ def commit_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     yield from _metric_differences(builtin.metrics, ours.metrics)
     yield from _file_differences(builtin, ours)
     yield from _marked_file_differences(builtin, ours)
+    yield from _removed_file_differences(builtin, ours)
 
 
 def _comparable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -116,12 +117,17 @@ def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
 
 def _marked_file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     """What is told of files in which both marked rows: all but where the marks lie."""
-    told = tuple({add["path"]: _marked(add) for add in o.added if add.get("deletionVector")} for o in (builtin, ours))
-    for path in told[0].keys() & told[1].keys():
-        left, right = told[0][path], told[1][path]
+    told = ({add["path"]: _marked(add) for add in o.added if add.get("deletionVector")} for o in (builtin, ours))
+    yield from _differences_of_files("a file with marked rows", *told)
+
+
+def _differences_of_files(what: str, builtin: Mapping[str, Action], ours: Mapping[str, Action]) -> Iterator[str]:
+    """Where two tell different things of a file, by its path."""
+    for path in builtin.keys() & ours.keys():
+        left, right = builtin[path], ours[path]
         for name in sorted(left.keys() | right.keys()):
             if left.get(name) != right.get(name):
-                yield f"{name} of a file with marked rows: built-in {left.get(name)}, ours {right.get(name)}"
+                yield f"{name} of {what}: built-in {left.get(name)}, ours {right.get(name)}"
 
 
 def _marked(add: Action) -> Action:
@@ -132,11 +138,25 @@ def _marked(add: Action) -> Action:
     return {**told, "deletionVector": vector, "stats": statistics}
 
 
+def _removed_file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
+    """What is told of files that both removed: all but when."""
+    told = ({remove["path"]: _comparable_remove(remove) for remove in _removed(o)} for o in (builtin, ours))
+    yield from _differences_of_files("a removed file", *told)
+
+
+def _comparable_remove(remove: Action) -> Action:
+    # Of files that a scan has chosen the built-in loses the tags, and of their statistics all but the number of rows.
+    told = {name: value for name, value in remove.items() if name not in ("deletionTimestamp", "tags")}
+    return {**told, "stats": json.loads(remove.get("stats") or "{}").get("numRecords")}
+
+
+def _removed(outcome: Outcome) -> list[Action]:
+    return outcome.after.actions("remove", since=outcome.before.version)
+
+
 def statistics_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     """What the new file of each tells of its values, where both must hold the same rows."""
-    removed = tuple(
-        {action["path"] for action in o.after.actions("remove", since=o.before.version)} for o in (builtin, ours)
-    )
+    removed = tuple({action["path"] for action in _removed(o)} for o in (builtin, ours))
     one_each = len(builtin.added) == len(ours.added) == 1
     if (
         not one_each

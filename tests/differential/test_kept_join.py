@@ -79,7 +79,7 @@ def test_the_more_cores_the_fewer_files_are_left_to_one_task(
 ) -> None:
     table = tmp_path / "t"
     spark.range(0, 200, 1, 20).selectExpr("id", "id AS v").write.format("delta").save(str(table))
-    monkeypatch.setattr(Gateway, "default_parallelism", lambda _: cores)
+    monkeypatch.setattr(Gateway, "default_parallelism", cores)
     source = "(SELECT id * 10 AS id, -1L AS v FROM range(21)) s"
     with session_settings(spark, IN_TWO_PHASES):
         result, _ = merged_as_by_the_builtin(

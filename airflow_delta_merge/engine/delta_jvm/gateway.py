@@ -161,6 +161,11 @@ class Gateway:
         """A JVM value as JSON can tell it, in one call however many parts it has."""
         return json.loads(self.delta("util.JsonUtils").mapper().writeValueAsString(value))
 
+    def java_texts(self, texts: Sequence[str]) -> JavaObject:
+        """A Java list of texts, in one call however many there are."""
+        a_list = self.java_class("java.util.ArrayList")._java_lang_class
+        return self.delta("util.JsonUtils").mapper().readValue(json.dumps(texts), a_list)
+
     # Session
 
     def conf(self, key: str) -> str:
@@ -186,8 +191,9 @@ class Gateway:
         """The session's ``SQLConf``, which has Spark's own settings by name and type."""
         return self.session.sessionState().conf()
 
+    @cached_property
     def default_parallelism(self) -> int:
-        """Cores that run tasks."""
+        """Cores that run tasks, as Spark counts them when a merge first asks."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     @contextmanager
@@ -199,7 +205,7 @@ class Gateway:
         parts: what such a merge shuffles is aggregated to some rows of each task. A clone of the session has the
         settings for it.
         """
-        partitions = min(int(self.conf(_SHUFFLE_PARTITIONS)), self.default_parallelism())
+        partitions = min(int(self.conf(_SHUFFLE_PARTITIONS)), self.default_parallelism)
         settings = {"spark.sql.adaptive.enabled": "false", _SHUFFLE_PARTITIONS: str(partitions)}
         self.planning_session = self.session_with(settings)
         try:

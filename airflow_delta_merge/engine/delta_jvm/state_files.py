@@ -21,7 +21,9 @@ def list_state(gateway: Gateway, snapshot: JavaObject) -> list[str]:
     :param snapshot: the table's JVM ``Snapshot``.
     """
     adds = gateway.wrap(snapshot.stateDF()).filter("add IS NOT NULL")
-    return [row[0] for row in adds.select(F.to_json("add")).collect()]
+    # Delta keeps the state in 50 parts, of some dozen files each: a task for each would take longer than its rows.
+    few_parts = adds.coalesce(gateway.default_parallelism)
+    return [row[0] for row in few_parts.select(F.to_json("add")).collect()]
 
 
 def files_of(gateway: Gateway, adds: Iterable[str]) -> JavaObject:

@@ -155,7 +155,7 @@ class TargetScan:
         per_task = split_bytes(
             files.num_bytes,
             files.count,
-            cores=self._gateway.default_parallelism(),
+            cores=self._gateway.default_parallelism,
             most_tasks=most_tasks,
             most_bytes=int(conf.filesMaxPartitionBytes()),
             open_cost=int(conf.filesOpenCostInBytes()),

@@ -222,8 +222,11 @@ class MergeTransaction:
         return WrittenFiles(actions, added, len(change_files), sum(int(file.size()) for file in change_files))
 
     def remove_actions(self, files: FileSet) -> JavaObject:
-        """Actions that remove the files from the table."""
-        return self._gateway.seq(file.remove() for file in scala_list(files.files))
+        """Actions that remove the files from the table, in a few calls however many there are."""
+        gateway, log = self._gateway, self._transaction.deltaLog()
+        by_name = self._command.generateCandidateFileMap(log.dataPath(), files.files)
+        paths = gateway.scala_seq(gateway.java_texts([file["path"] for file in gateway.as_json(files.files)]))
+        return self._command.removeFilesFromPaths(log, by_name, paths, int(log.clock().getTimeMillis()))
 
     def deletion_vector_actions(self, files: FileSet, rows: DataFrame) -> tuple[JavaObject, dict[str, int], FileSet]:
         """Write deletion vectors that mark ``rows`` in ``files``, on top of those the files have.
