@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_insert_rows
+from airflow_delta_merge.engine.change_data import with_insert_rows
 from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
 from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.output import clause_number, inserted_columns
@@ -82,10 +82,10 @@ def inserted_rows(
     numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
     values = inserted_columns(clauses, number)
     values += [F.lit(None).cast("bigint") for _ in tracking]
+    columns = merge.output_columns(values, tracking)
     if not change_data:
-        return numbered.select(*merge.output_columns(values, tracking))
-    rows, values, kind = with_insert_rows(numbered, values)
-    return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE))
+        return numbered.select(*columns)
+    return merge.transaction.target.marked_as_tracking(with_insert_rows(numbered, columns), tracking)
 
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:

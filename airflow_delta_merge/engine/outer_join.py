@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
+from airflow_delta_merge.engine.change_data import with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause
 from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
 
@@ -52,16 +52,14 @@ def new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
     is_kept, deletes = is_target_row, merge.numbers_of("delete")
     if deletes and not changes:
         is_kept = is_kept & ~clause.isin(deletes)
-    old = merge.statement.copied_columns
-    values = updated_columns(old, merge.target_clauses, clause)
+    values = updated_columns(merge.statement.copied_columns, merge.target_clauses, clause)
     if merge.insert_clauses:
         is_kept = is_kept | (inserted > 0)
         new = inserted_columns(merge.insert_clauses, inserted)
         pairs = zip(values, new, strict=True)
         values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
-    rows = rows.filter(is_kept)
+    rows, columns = rows.filter(is_kept), merge.output_columns(values, [])
     if not changes:
-        return rows.select(*merge.output_columns(values, []))
+        return rows.select(*columns)
     kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
-    rows, values, kind = with_change_rows(rows, values, old, kind)
-    return rows.select(*merge.output_columns(values, []), kind.alias(CHANGE_TYPE))
+    return with_change_rows(rows, columns, merge.statement.copied_row, kind)

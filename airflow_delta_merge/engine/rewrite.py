@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE, with_change_rows
+from airflow_delta_merge.engine.change_data import with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
 from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
 from airflow_delta_merge.engine.output import (
@@ -144,10 +144,12 @@ def rewritten_rows(
     if deletes and not merge.transaction.writes_change_data:
         joined = joined.filter(~number.isin(deletes))
     new, old = _new_and_old_values(merge, number, tracking)
+    columns = merge.output_columns(new, tracking)
     if not merge.transaction.writes_change_data:
-        return joined.select(*merge.output_columns(new, tracking)), tracking
-    rows, values, kind = with_change_rows(joined, new, old, change_type(merge.target_clauses, number))
-    return rows.select(*merge.output_columns(values, tracking), kind.alias(CHANGE_TYPE)), tracking
+        return joined.select(*columns), tracking
+    before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
+    rows = with_change_rows(joined, columns, before, change_type(merge.target_clauses, number))
+    return merge.transaction.target.marked_as_tracking(rows, tracking), tracking
 
 
 def can_insert_from_the_rewrite(merge: MergeContext, touched: TouchedFiles) -> bool:

@@ -105,9 +105,8 @@ def test_spark_adds_no_filter_that_computes_changed_rows_twice(spark: SparkSessi
     """For an array that is a column it would, and for that infer constraints of all columns: seconds, if many."""
     rows = spark.range(3).selectExpr("id", "id % 2 AS n")
     kind = F.when(F.col("id") == 1, "update_postimage").when(F.col("id") == 2, "delete")
-    rewritten, values, change = with_change_rows(rows, [F.col("id"), F.col("n") + 1], [F.col("id"), F.col("n")], kind)
-    inserted, more_values, more_change = with_insert_rows(rows, [F.col("id"), F.col("n")])
-    changed, added = rewritten.select(*values, change), inserted.select(*more_values, more_change)
+    changed = with_change_rows(rows, [F.col("id"), (F.col("n") + 1).alias("n")], F.struct("id", "n"), kind)
+    added = with_insert_rows(rows, [F.col("id"), F.col("n")])
     for frame in (changed, added):
         assert "Filter" not in str(frame._jdf.queryExecution().optimizedPlan())
     assert sorted(map(tuple, changed.collect()), key=str) == sorted(

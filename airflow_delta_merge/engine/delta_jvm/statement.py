@@ -130,6 +130,12 @@ class ResolvedMerge:
         return [self._gateway.column(copied) for copied in self._copied]
 
     @cached_property
+    def copied_row(self) -> Column:
+        """:attr:`copied_columns` as a struct, under the names of the final schema; one call however many there are."""
+        struct = self._gateway.module("org.apache.spark.sql.catalyst.expressions.CreateStruct")
+        return self._gateway.column(struct.apply(self._copies))
+
+    @cached_property
     def _copied(self) -> list[JavaObject]:
         """What the aliases copy, as JVM expressions."""
         return [copy.child() for copy in scala_list(self._copies)]

@@ -216,6 +216,12 @@ class TargetScan:
         """A column under the name and metadata by which Delta knows a row tracking column."""
         return versions.python_column(getattr(jc(value), "as")(tracking.name, tracking.metadata))
 
+    def marked_as_tracking(self, rows: DataFrame, tracking: Iterable[TrackingColumn]) -> DataFrame:
+        """Rows whose columns of these names are marked as :meth:`tracking_alias` does."""
+        for column in tracking:
+            rows = self._gateway.wrap(jdf(rows).withMetadata(column.name, column.metadata))
+        return rows
+
 
 def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:
     for predicate in predicates:
