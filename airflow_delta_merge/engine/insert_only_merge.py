@@ -83,9 +83,8 @@ def inserted_rows(
     values = inserted_columns(clauses, number)
     values += [F.lit(None).cast("bigint") for _ in tracking]
     columns = merge.output_columns(values, tracking)
-    if not change_data:
-        return numbered.select(*columns)
-    return merge.transaction.target.marked_as_tracking(with_insert_rows(numbered, columns), tracking)
+    rows = with_insert_rows(numbered, columns) if change_data else numbered.select(*columns)
+    return merge.transaction.target.marked_as_tracking(rows, tracking)
 
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:

@@ -88,10 +88,8 @@ class StartedMerge:
 
     def output_columns(self, values: Sequence[Column], tracking: Sequence[TrackingColumn]) -> list[Column]:
         """Values under the names of the final schema, then of the columns by which the table tracks its rows."""
-        names = self.statement.column_names
-        named = [value.alias(name) for value, name in zip(values, names, strict=False)]
-        tracked = zip(values[len(names) :], tracking, strict=True)
-        return named + [self.transaction.target.tracking_alias(value, column) for value, column in tracked]
+        names = [*self.statement.column_names, *(column.name for column in tracking)]
+        return [value.alias(name) for value, name in zip(values, names, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -145,10 +145,11 @@ def rewritten_rows(
         joined = joined.filter(~number.isin(deletes))
     new, old = _new_and_old_values(merge, number, tracking)
     columns = merge.output_columns(new, tracking)
-    if not merge.transaction.writes_change_data:
-        return joined.select(*columns), tracking
-    before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
-    rows = with_change_rows(joined, columns, before, change_type(merge.target_clauses, number))
+    if merge.transaction.writes_change_data:
+        before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
+        rows = with_change_rows(joined, columns, before, change_type(merge.target_clauses, number))
+    else:
+        rows = joined.select(*columns)
     return merge.transaction.target.marked_as_tracking(rows, tracking), tracking
 
 

@@ -161,10 +161,13 @@ class Gateway:
         """A JVM value as JSON can tell it, in one call however many parts it has."""
         return json.loads(self.delta("util.JsonUtils").mapper().writeValueAsString(value))
 
-    def java_texts(self, texts: Sequence[str]) -> JavaObject:
-        """A Java list of texts, in one call however many there are."""
-        a_list = self.java_class("java.util.ArrayList")._java_lang_class
-        return self.delta("util.JsonUtils").mapper().readValue(json.dumps(texts), a_list)
+    def seq_from_json(self, elements: Iterable[str], class_name: str) -> JavaObject:
+        """A Scala sequence of values of a class that JSON tells, in one call however many there are."""
+        mapper = self.delta("util.JsonUtils").mapper()
+        of_class = mapper.getTypeFactory().constructCollectionType(
+            self.java_class("java.util.ArrayList")._java_lang_class, self.java_class(class_name)._java_lang_class
+        )
+        return self.scala_seq(mapper.readValue(f"[{','.join(elements)}]", of_class))
 
     # Session
 

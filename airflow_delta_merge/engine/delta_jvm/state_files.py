@@ -28,9 +28,4 @@ def list_state(gateway: Gateway, snapshot: JavaObject) -> list[str]:
 
 def files_of(gateway: Gateway, adds: Iterable[str]) -> JavaObject:
     """JVM sequence of ``AddFile`` of what :func:`list_state` gives, their statistics included."""
-    mapper = gateway.delta("util.JsonUtils").mapper()
-    of_files = mapper.getTypeFactory().constructCollectionType(
-        gateway.java_class("java.util.ArrayList")._java_lang_class,
-        gateway.java_class("org.apache.spark.sql.delta.actions.AddFile")._java_lang_class,
-    )
-    return gateway.scala_seq(mapper.readValue(f"[{','.join(adds)}]", of_files))
+    return gateway.seq_from_json(adds, "org.apache.spark.sql.delta.actions.AddFile")

@@ -174,10 +174,13 @@ class TableFiles:
 
     def select(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
         """Those of ``candidates`` whose encoded paths are given."""
-        data_path = self._transaction.deltaLog().dataPath()
-        by_name = self._command.generateCandidateFileMap(data_path, candidates.files)
+        data_path, by_name = self._transaction.deltaLog().dataPath(), self.by_name(candidates)
         chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)
         return self.file_set(self._gateway.seq(chosen))
+
+    def by_name(self, files: FileSet) -> JavaObject:
+        """JVM map of the files by their absolute paths, by which Delta's commands look them up."""
+        return self._command.generateCandidateFileMap(self._transaction.deltaLog().dataPath(), files.files)
 
     @property
     def with_statistics(self) -> JavaObject | None:

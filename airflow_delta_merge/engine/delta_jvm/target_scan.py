@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.even_tasks import split_bytes
 
@@ -212,12 +212,8 @@ class TargetScan:
                 columns.append(TrackingColumn(name, column, kind == "RowCommitVersion", metadata))
         return self._gateway.wrap(preserved), columns
 
-    def tracking_alias(self, value: Column, tracking: TrackingColumn) -> Column:
-        """A column under the name and metadata by which Delta knows a row tracking column."""
-        return versions.python_column(getattr(jc(value), "as")(tracking.name, tracking.metadata))
-
     def marked_as_tracking(self, rows: DataFrame, tracking: Iterable[TrackingColumn]) -> DataFrame:
-        """Rows whose columns of these names are marked as :meth:`tracking_alias` does."""
+        """Rows whose columns of these names have the metadata by which Delta knows row tracking columns."""
         for column in tracking:
             rows = self._gateway.wrap(jdf(rows).withMetadata(column.name, column.metadata))
         return rows

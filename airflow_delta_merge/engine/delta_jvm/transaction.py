@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -224,9 +225,10 @@ class MergeTransaction:
     def remove_actions(self, files: FileSet) -> JavaObject:
         """Actions that remove the files from the table, in a few calls however many there are."""
         gateway, log = self._gateway, self._transaction.deltaLog()
-        by_name = self._command.generateCandidateFileMap(log.dataPath(), files.files)
-        paths = gateway.scala_seq(gateway.java_texts([file["path"] for file in gateway.as_json(files.files)]))
-        return self._command.removeFilesFromPaths(log, by_name, paths, int(log.clock().getTimeMillis()))
+        paths = (json.dumps(file["path"]) for file in gateway.as_json(files.files))
+        of_files = gateway.seq_from_json(paths, "java.lang.String")
+        now = int(log.clock().getTimeMillis())
+        return self._command.removeFilesFromPaths(log, self.files.by_name(files), of_files, now)
 
     def deletion_vector_actions(self, files: FileSet, rows: DataFrame) -> tuple[JavaObject, dict[str, int], FileSet]:
         """Write deletion vectors that mark ``rows`` in ``files``, on top of those the files have.
@@ -247,8 +249,7 @@ class MergeTransaction:
             gateway.some(jc(F.col("row_path"))),
             gateway.some(jc(F.col("row_index"))),
         )
-        by_name = self._command.generateCandidateFileMap(transaction.deltaLog().dataPath(), files.files)
-        touched = helper.findFilesWithMatchingRows(transaction, by_name, marked)
+        touched = helper.findFilesWithMatchingRows(transaction, self.files.by_name(files), marked)
         actions, counts = actions_of_marked_files(gateway, touched, transaction, self.files.with_statistics)
         emptied = []
         if counts["numRemovedFiles"]:  # asking each of thousands of files takes longer than marking them
