@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 READY_SECONDS = 420  # on a machine with other things to do
+SECONDS_TO_ANSWER = 30
+ATTEMPTS_TO_READ = 3
 POLL_SECONDS = 1.0
 
 
@@ -149,7 +151,10 @@ class RealAirflow:
             time.sleep(POLL_SECONDS)
 
     def call(self, path: str, body: Mapping[str, Any] | None = None, *, method: str | None = None) -> dict[str, Any]:
-        """Call the API: GET without a body, POST with one, or what ``method`` says; the answer's JSON."""
+        """Call the API: GET without a body, POST with one, or what ``method`` says; the answer's JSON.
+
+        What only reads is asked for again on a machine that is too busy to answer in time.
+        """
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -157,8 +162,14 @@ class RealAirflow:
         request = urllib.request.Request(self.url + path, data, headers, method=method)  # noqa: S310 - our own address
         # No proxy for this machine's own address; Airflow may answer slowly while it starts.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=30) as answer:
-            text = answer.read()
+        for left in reversed(range(1 if request.get_method() != "GET" else ATTEMPTS_TO_READ)):
+            try:
+                with opener.open(request, timeout=SECONDS_TO_ANSWER) as answer:
+                    text = answer.read()
+                break
+            except TimeoutError:
+                if not left:
+                    raise
         result: dict[str, Any] = json.loads(text) if text else {}
         return result
 

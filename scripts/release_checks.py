@@ -70,7 +70,7 @@ NOT_FOR_LOWEST = {
     **dict.fromkeys(
         (
             "tests/unit/test_s3a_jars.py::test_hadoop_is_that_of_pyspark",
-            "tests/unit/test_s3a_jars.py::test_without_them_in_reach_the_ways_out_are_told",
+            "tests/unit/test_s3a_jars.py::test_missing_jars_are_named_with_their_address",
             "tests/unit/test_s3a_jars.py::test_every_class_that_they_name_is_there",
         ),
         "the S3A driver is that of Spark 4.2's Hadoop",

@@ -6,59 +6,45 @@ Tests that ask for the ``spark`` fixture get the ``spark`` marker, so ``-m "not 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.cases_run import CasesRun
+from tests.groups import place_of, scheduling
+from tests.session import SESSION_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.differential.harness import Harness
 
-SESSION_SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # Tables here have a handful of rows: the defaults (200, 50, 32) would only start empty tasks.
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    # For an hour Delta keeps the snapshot of every table it met, each with some 1,300 plan nodes of its encoders and
-    # queries, and Spark the plans of the last 1,000 executions as texts. A table here is met by one case only.
-    "spark.databricks.delta.delta.log.cacheSize": "20",
-    "spark.sql.ui.retainedExecutions": "50",
-    # Each statement here is new to Spark and has few rows: to compile classes for it takes longer than to run it.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-
-# A differential case takes some seconds of processor time and there are about 1,000: all take more than an hour.
-ONE_CASE_IN = 60
-
 JVM_OPTIONS = "-XX:+UseSerialGC"
+ROOT = Path(__file__).parents[1]
+CASES_RUN = pytest.StashKey[CasesRun]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("delta merge")
+    group.addoption("--slow", action="store_true", help="run the slow tests, too")
     group.addoption(
-        "--oracle-only",
+        "--all-ways", action="store_true", help="run each differential case by every way of the engine, by default one"
+    )
+    group.addoption("--way", action="append", help="run each differential case by this way of the engine")
+    group.addoption(
+        "--fresh-oracle",
         action="store_true",
-        help="run the differential cases on the built-in MERGE only, checking that each case does what it says",
+        help="run the built-in MERGE in each differential case, in place of reading what was recorded of it",
     )
     group.addoption(
-        "--all-cases",
+        "--record-oracle",
         action="store_true",
-        help=f"run every differential case, by default one in {ONE_CASE_IN}, chosen by its name; and the slow tests",
+        help="run the built-in MERGE alone where no recording of a case holds, and keep what it does (make oracle)",
     )
     group.addoption(
         "--screenshots", action="store_true", help="let the browser tests make the pictures of the docs anew"
@@ -69,7 +55,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spark: needs a SparkSession, hence Java")
-    config.addinivalue_line("markers", "slow: takes a minute or more, and runs when all cases do or it is named")
+    config.addinivalue_line("markers", "slow: takes a minute or more, and runs with --slow or when it is named")
+    config.stash[CASES_RUN] = CasesRun(config)
+    config.pluginmanager.register(config.stash[CASES_RUN])
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.getoption("--record-oracle") and not hasattr(session.config, "workerinput"):
+        from tests.differential.recordings import Recordings
+
+        Recordings().forget_new()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"differential cases: turn {commits_so_far()}, {_ways(config)}; fuzz: seed {seed_of_commit()}"
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -77,20 +76,61 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+    if config.getoption("--record-oracle"):
+        items[:] = [item for item in items if "engines" in getattr(item, "fixturenames", ())]
+    config.stash[CASES_RUN].note_all(items)
     # Somebody who names a test, or asks for some by a word, gets them all.
     chosen = config.option.keyword or any("::" in argument or ".py" in argument for argument in config.args)
-    if not (chosen or config.getoption("--all-cases") or config.getoption("--oracle-only")):
-        left_out = [item for item in items if _is_left_out(item)]
+    if not (chosen or config.getoption("--slow")):
+        left_out = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _is_left_out(item)]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    items.sort(key=lambda item: place_of(item.nodeid))
 
 
-def _is_left_out(item: pytest.Item) -> bool:
-    """Whether only a run of all cases has time for this test."""
-    if item.get_closest_marker("slow"):
-        return True
-    is_case = "tests/differential/" in item.nodeid and hasattr(item, "callspec")
-    return is_case and zlib.crc32(item.nodeid.encode()) % ONE_CASE_IN != 0
+@pytest.hookimpl(optionalhook=True)  # unknown where there is no xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What ``--dist loadgroup`` means here."""
+    return scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if config.getoption("--record-oracle") and not hasattr(config, "workerinput") and not config.option.collectonly:
+        from tests.differential.recordings import Recordings, keep
+        from tests.differential.tables import drop_archives_not_asked_for
+
+        whole = not config.option.keyword and not any("::" in argument for argument in config.args)
+        if whole and config.args == ["tests/differential"] and session.exitstatus == pytest.ExitCode.OK:
+            drop_archives_not_asked_for()
+        print(f"\noracle: {keep(Recordings(), whole_modules=whole)}")
+
+
+# --- the engines ------------------------------------------------------------------------------------------------------
+
+
+def commits_so_far() -> int:
+    """The number of commits, by which each case meets another way of the engine from commit to commit."""
+    return int(_git("rev-list", "--count", "HEAD") or 0)
+
+
+def seed_of_commit() -> int:
+    """A number that is another one for each commit, from which statements are made up."""
+    return int(_git("rev-parse", "--short=8", "HEAD") or "0", 16)
+
+
+def _git(*arguments: str) -> str:
+    """What git says; nothing outside a repository."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _ways(config: pytest.Config) -> str:
+    if config.getoption("--record-oracle"):
+        return "the built-in alone, to record it"
+    of = "run now" if config.getoption("--fresh-oracle") else "as recorded"
+    ways = "all ways" if config.getoption("--all-ways") else ", ".join(config.getoption("--way") or ["one way each"])
+    return f"{ways}, the built-in {of}"
 
 
 @pytest.fixture(scope="session")
@@ -106,10 +146,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name, value in SESSION_SETTINGS.items():
         builder = builder.config(name, value)
     builder = (
-        builder.config("spark.jars", ",".join(_delta_jars()))
+        # The class path of a merge's own application, for which `make test` has an archive of classes: a session and
+        # its first merge take 8 s of processor time instead of 15. Java also starts without the archive.
+        builder.config("spark.driver.extraClassPath", os.pathsep.join(_delta_jars()))
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {JVM_OPTIONS}")
+        .config(
+            "spark.driver.extraJavaOptions", " ".join([f"-Dderby.system.home={home}", JVM_OPTIONS, *_class_archive()])
+        )
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests
@@ -118,11 +162,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Harness:
-    """``engines.check(case)`` runs a case by the built-in MERGE and by ours and compares all they leave behind."""
-    from tests.differential.harness import Harness
+def session_engines(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Harness:
+    from tests.differential.harness import WAYS, Harness
 
-    return Harness(spark, tmp_path_factory.mktemp("tables"), oracle_only=request.config.getoption("--oracle-only"))
+    config = request.config
+    return Harness(
+        spark,
+        tmp_path_factory.mktemp("tables"),
+        ways=[*WAYS] if config.getoption("--all-ways") else config.getoption("--way"),
+        turn=commits_so_far(),
+        fresh=config.getoption("--fresh-oracle"),
+        recording=config.getoption("--record-oracle"),
+        ways_run=config.stash[CASES_RUN].ways,
+    )
+
+
+@pytest.fixture
+def engines(session_engines: Harness, request: pytest.FixtureRequest) -> Harness:
+    """``engines.check(case)`` compares what our engine leaves behind in a case with what the built-in MERGE does."""
+    session_engines.module = request.path.stem
+    return session_engines
+
+
+def _class_archive() -> list[str]:
+    from airflow_delta_merge.class_archive import archive_options
+    from airflow_delta_merge.java import check_java
+
+    return archive_options(check_java()[1])
 
 
 def _delta_jars() -> list[str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,24 +21,6 @@ def java_classes(spark: SparkSession, *sources: Path, jar: Path) -> Iterator[Non
     spark.sparkContext._jsc.addJar(str(jar))
     yield
     thread.setContextClassLoader(loader)
-
-
-def compile_java(source: Path, jar: Path, needs: Sequence[str]) -> None:
-    """Compile a Java file into a jar, without Spark.
-
-    :param needs: the jars that it needs beside Spark's own.
-    """
-    from py4j.java_gateway import JavaGateway
-
-    of_spark = Path(pyspark.__file__).parent / "jars" / "*"
-    # Only from this jar py4j would take its own classes, if it weren't told where it is.
-    (of_py4j,) = of_spark.parent.glob("py4j-*.jar")
-    class_path = os.pathsep.join([*needs, str(of_spark)])
-    gateway = JavaGateway.launch_gateway(jarpath=str(of_py4j), classpath=class_path, die_on_exit=True)
-    try:
-        _compile(gateway.jvm, [source], jar)
-    finally:
-        gateway.shutdown()
 
 
 def _compile(jvm: Any, sources: Sequence[Path], jar: Path) -> Any:

@@ -28,6 +28,8 @@ def from_json(text: str) -> MergeConfig | MergeStatement | list[MergeConfig | Me
         data = json.loads(text)
     except ValueError as error:
         raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
+    if data == []:
+        raise MergeConfigError("The merge config is an empty JSON array, one merge is needed at least.")
     return [_merge(each) for each in data] if isinstance(data, list) else _merge(data)
 
 

@@ -11,7 +11,14 @@ from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
-from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge, raises_merge_errors, trees_of
+from airflow_delta_merge.engine.delta_jvm import (
+    Gateway,
+    Progress,
+    ResolvedMerge,
+    raises_merge_errors,
+    trees_of,
+    without_bare_errors,
+)
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import NO_GUARDS, MergeIntoCommand
@@ -55,7 +62,35 @@ def merge(
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    gateway = Gateway(spark)
+    lineages: list[ColumnLineage] = []
+    progress = Progress()
+    with without_bare_errors(progress):
+        progress.table = config.target.to_sql()
+        gateway = Gateway(spark, progress)
+        result = _merge(
+            gateway,
+            config,
+            identity=identity,
+            max_commit_attempts=max_commit_attempts,
+            allowed_locations=allowed_locations,
+            lineages=None if on_lineage is None else lineages,
+        )
+    # What an earlier try committed may have come from elsewhere: source and table may be others by now.
+    if on_lineage is not None and lineages and not result.already_committed:
+        on_lineage(lineages[-1])
+    return result
+
+
+def _merge(
+    gateway: Gateway,
+    config: MergeConfig | MergeStatement,
+    *,
+    identity: MergeIdentity | None,
+    max_commit_attempts: int,
+    allowed_locations: Sequence[str] | None,
+    lineages: list[ColumnLineage] | None,
+) -> MergeResult:
+    """:func:`merge`; where columns come from is added to ``lineages`` by each attempt."""
     if not gateway.versions.are_tried:
         if config.engine is MergeEngine.DELTA_MERGE:
             require_tried(gateway.versions)
@@ -65,8 +100,7 @@ def merge(
     with statements_of(gateway, config, create=True, allowed=allowed) as statement:
 
         def attempt(number: int) -> MergeResult:
-            lineages: list[ColumnLineage] = []
-            result = _command(
+            return _command(
                 gateway,
                 statement(),
                 once=once,
@@ -75,12 +109,8 @@ def merge(
                 guards=config.guards,
                 engine=config.engine,
                 allowed=allowed,
-                on_lineage=None if on_lineage is None else lineages.append,
+                on_lineage=None if lineages is None else lineages.append,
             ).run_merge()
-            # What an earlier try committed may have come from elsewhere: source and table may be others by now.
-            if on_lineage is not None and lineages and not result.already_committed:
-                on_lineage(lineages[0])
-            return result
 
         return until_committed(gateway, attempt, max_commit_attempts)
 
@@ -118,14 +148,16 @@ def merge_sql(
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    gateway = Gateway(spark)
-    require_tried(gateway.versions)
-    once = None if identity is None else ExactlyOnce(identity, digest(statement))
-    return until_committed(
-        gateway,
-        lambda attempt: _command(gateway, statement, once=once, attempt=attempt).run_merge(),
-        max_commit_attempts,
-    )
+    progress = Progress()
+    with without_bare_errors(progress):
+        gateway = Gateway(spark, progress)
+        require_tried(gateway.versions)
+        once = None if identity is None else ExactlyOnce(identity, digest(statement))
+        return until_committed(
+            gateway,
+            lambda attempt: _command(gateway, statement, once=once, attempt=attempt).run_merge(),
+            max_commit_attempts,
+        )
 
 
 @raises_merge_errors
@@ -147,18 +179,21 @@ def plan(
     :raises MergeConfigError: as :func:`merge`.
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
-    gateway = Gateway(spark)
-    require_tried(gateway.versions)
-    allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-    with statements_of(gateway, config, create=False, allowed=allowed) as statement:
-        command = _command(
-            gateway,
-            statement(),
-            update_only_changed=config.update_only_changed,
-            guards=config.guards,
-            allowed=allowed,
-        )
-        return command.plan_merge(explain=explain)
+    progress = Progress()
+    with without_bare_errors(progress):
+        progress.table = config.target.to_sql()
+        gateway = Gateway(spark, progress)
+        require_tried(gateway.versions)
+        allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
+        with statements_of(gateway, config, create=False, allowed=allowed) as statement:
+            command = _command(
+                gateway,
+                statement(),
+                update_only_changed=config.update_only_changed,
+                guards=config.guards,
+                allowed=allowed,
+            )
+            return command.plan_merge(explain=explain)
 
 
 def _command(
@@ -174,8 +209,10 @@ def _command(
     on_lineage: Callable[[ColumnLineage], None] | None = None,
 ) -> MergeIntoCommand:
     metrics = MergeMetrics()
+    gateway.progress.step = "resolve the statement"
     with metrics.phase("resolve"):
         resolved = ResolvedMerge(gateway, statement)
+        gateway.progress.table = resolved.table_name()
         if allowed is not None:
             allowed.check_merge(resolved)
         metrics.bind(resolved.sql_metrics())

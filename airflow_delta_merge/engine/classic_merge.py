@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
+from airflow_delta_merge.engine.delta_jvm import record_operation
 from airflow_delta_merge.engine.insert_only_merge import (
     inserted_rows,
     set_adding_metrics,
@@ -32,7 +33,7 @@ from airflow_delta_merge.engine.rewrite import (
 )
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn, WrittenFiles
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, MergeStep, TrackingColumn, WrittenFiles
     from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
@@ -137,18 +138,31 @@ class ClassicMergeExecutor:
         if not touched.files.count:
             return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            added = self._write_rows(touched)
+            with merge.recorded(self._write_step):
+                added = self._write_rows(touched)
             if self._deletion_vectors:
-                return merge.gateway.concat(added, self._mark_rows(touched))
+                with merge.recorded("writeDeletionVectors"):
+                    return merge.gateway.concat(added, self._mark_rows(touched))
             return merge.gateway.concat(added, self._removed(touched.files))
+
+    @property
+    def _write_step(self) -> MergeStep:
+        """Delta's name for writing the new versions of rows."""
+        if self._deletion_vectors:
+            return "writeModifiedRowsOnly"
+        matched_only = len(self._merge.clauses_of("matched")) == len(self._merge.statement.clauses)
+        if matched_only and self._merge.gateway.flag("spark.databricks.delta.merge.optimizeMatchedOnlyMerge.enabled"):
+            return "writeAllUpdatesAndDeletes"
+        return "writeAllChanges"
 
     def _write_inserts_alone(self, unmatched: Callable[[], DataFrame]) -> JavaObject:
         merge = self._merge
-        if not merge.insert_clauses:
-            merge.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
-            return merge.gateway.seq([])
-        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            return write_inserts(merge, unmatched())
+        with merge.recorded("writeInsertsOnlyWhenNoMatches"):
+            if not merge.insert_clauses:
+                merge.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
+                return merge.gateway.seq([])
+            with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+                return write_inserts(merge, unmatched())
 
     def _removed(self, files: FileSet) -> JavaObject:
         """Actions that remove the files, which are written anew; sets the metrics of removed files."""
@@ -310,9 +324,11 @@ class ClassicMergeExecutor:
         if done is None:
             return None
         set_skipping_metrics(merge, merge.candidates)
+        record_operation(merge.gateway, merge.statement, "findTouchedFiles")
         if done.written is None:
             self._count_rows(merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
             return self._write_inserts_alone(lambda: merge.source.frame), 0
+        record_operation(merge.gateway, merge.statement, self._write_step)
         self._set_written(done.written)
         self._count_rows(merge.candidates, done.rows_of_clause)
         merge.metrics.set(numTargetRowsInserted=done.inserted_rows)

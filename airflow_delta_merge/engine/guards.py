@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
+from airflow_delta_merge.engine.settings import PRUNE_BY_SOURCE
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
 
 if TYPE_CHECKING:
@@ -101,8 +102,19 @@ def check_guards(
         numbers = ", ".join(f"{name} is {_told(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
         raise MergeGuardError(
             f"The merge was stopped before it committed anything, by its guard {' and '.join(tripped)}: {numbers}. If "
-            "that is right for once, raise the bound in fail_if and clear the task."
+            f"that is right for once, raise the bound in fail_if and clear the task.{_left_out(values)}"
         )
+
+
+def _left_out(values: Mapping[str, int]) -> str:
+    """A hint at the files that were not searched, whose rows would be inserted anew if that was wrong."""
+    searched, files = values["numTargetFilesAfterSkipping"], values["numTargetFilesBeforeSkipping"]
+    if searched == files:
+        return ""
+    return (
+        f" {searched} of {files} files were searched, by their statistics; if the counts look wrong, compare them with "
+        f"those of a merge with the table property {PRUNE_BY_SOURCE}=false."
+    )
 
 
 def _is_true(gateway: Gateway, condition: str, counts: dict[str, float | None]) -> bool:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.matches import MatchCounts, match_counts, numbered_by_clause, positions_in
+from airflow_delta_merge.engine.source import BROADCAST
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
+    from airflow_delta_merge.engine.source import MaterializedSource
 
 #: To open a file takes longer than to read a small one, and one task opens them one after another. Two phases open each
 #: twice, but by all cores: the more these are, the fewer files are left to one task.
@@ -94,17 +96,24 @@ def _are_few_files(merge: MergeContext) -> bool:
     return count <= _FILES_FOR_MANY_CORES or count * merge.gateway.default_parallelism <= _FILES_FOR_ONE_CORE
 
 
-def in_one_task(target: DataFrame, source: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both sides of a join so that Spark shuffles and broadcasts neither, and keeps the target's order."""
-    return target.coalesce(1), source.coalesce(1).hint("shuffle_hash")
+def join_in_one_task(
+    target: DataFrame, source: MaterializedSource, condition: Column, how: Literal["inner", "left", "right", "full"]
+) -> DataFrame:
+    """Join both sides so that Spark shuffles neither.
+
+    Nor does it broadcast one, and the target's order stays; unless the source's query has a hint for another join.
+    """
+    rows, strategy = source.frame.coalesce(1), source.join_strategy
+    if strategy is None or (strategy == BROADCAST and how in ("right", "full")):  # these can't broadcast the source
+        rows = rows.hint("shuffle_hash")
+    return target.coalesce(1).join(rows, condition, how)
 
 
 def join_once(merge: MergeContext) -> KeptJoin:
     """Join the source with the candidate files and keep what is needed of them."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
-    target, source = in_one_task(target, merge.source.frame)
-    joined = target.join(source, merge.statement.condition, _join_type(merge))
+    joined = join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))
     is_target_row = F.col(names.file_path).isNotNull()
     has_match = F.col(names.source_row_id).isNotNull()
     clause = F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0))
@@ -127,7 +136,7 @@ def join_once(merge: MergeContext) -> KeptJoin:
     )
 
 
-def _join_type(merge: MergeContext) -> str:
+def _join_type(merge: MergeContext) -> Literal["inner", "left", "right", "full"]:
     keeps_target = not merge.transaction.writes_deletion_vectors or bool(merge.clauses_of("not matched by source"))
     if merge.insert_clauses:
         return "full" if keeps_target else "right"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.file_statistics import Range
 from airflow_delta_merge.engine.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
+from airflow_delta_merge.engine.trusted_bounds import Range
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
@@ -73,6 +73,8 @@ def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
         low, high = int(whole[0]), int(whole[1])
         number = key.value.cast("bigint")
     elif key.type == "string":
+        if any("\ufffd" in text for text in whole):
+            return None  # for bytes that are no UTF-8, whose order is another one
         texts = [str(text).encode() for text in whole]
         same = _bytes_in_common(*texts)
         low, high = (int.from_bytes(text[same : same + _BYTES].ljust(_BYTES, b"\0"), "big") for text in texts)

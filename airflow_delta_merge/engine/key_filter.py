@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.source_keys import INTEGER_BITS, RANGE_TYPES
+from airflow_delta_merge.engine.trusted_bounds import INTEGER_BITS
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Equality
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 #: Types of which equal values have one hash: no floating point (-0.0 = 0.0), no collation but the binary one.
-_HASHED_TYPES = RANGE_TYPES | {"binary"}
+_HASHED_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz", "string", "binary"})
 
 #: So many rows are read for each source row at least: most of them can't match then.
 TARGET_ROWS_FOR_ONE = 4

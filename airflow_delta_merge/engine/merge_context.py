@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import recorded_operation
+
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import (
         FileSet,
         Gateway,
+        MergeStep,
         MergeTransaction,
         ResolvedClause,
         ResolvedMerge,
@@ -85,6 +89,10 @@ class StartedMerge:
     @property
     def insert_clauses(self) -> list[ResolvedClause]:
         return self.clauses_of("not matched")
+
+    def recorded(self, step: MergeStep) -> AbstractContextManager[None]:
+        """Record what is done inside as a step of the merge, by Delta's name for it, among Delta's usage events."""
+        return recorded_operation(self.gateway, self.statement, step)
 
     def output_columns(self, values: Sequence[Column], tracking: Sequence[TrackingColumn]) -> list[Column]:
         """Values under the names of the final schema, then of the columns by which the table tracks its rows."""

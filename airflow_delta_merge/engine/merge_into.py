@@ -14,11 +14,14 @@ from airflow_delta_merge.engine import read_once
 from airflow_delta_merge.engine.builtin_merge import BuiltInMergeExecutor
 from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
+    COMMIT,
     Gateway,
     JavaObject,
     MergeTransaction,
     ResolvedMerge,
     raises_merge_errors,
+    record_source_error,
+    recorded_operation,
     shown_in_spark_ui,
     without_call_sites,
 )
@@ -111,7 +114,7 @@ class MergeIntoCommand:
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
-        self._until_source_is_kept(self._run_attempt)
+        self._until_source_is_kept(self._run_attempt, is_dry_run=False)
         self._metrics.durations_ms["total"] = self._metrics.elapsed_ms()
         return self._recorded or self._report.result()
 
@@ -121,28 +124,45 @@ class MergeIntoCommand:
         :param explain: whether to tell Spark's physical plans.
         """
         plans: list[MergePlan] = []
-        self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)))
+        self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)), is_dry_run=True)
         return plans[-1]
 
-    def _until_source_is_kept(self, attempt: Callable[[], None]) -> None:
+    def _until_source_is_kept(self, attempt: Callable[[], None], *, is_dry_run: bool) -> None:
         """Run an attempt; give it up and begin anew when its materialized source gets lost with an executor."""
-        self._statement.refuse_void_columns()
         attempts = max_attempts(self._gateway)
-        with without_call_sites(), shown_in_spark_ui(self._gateway, self._statement):
+        shown = shown_in_spark_ui(self._gateway, self._statement, is_dry_run=is_dry_run)
+        with without_call_sites(), shown:
+            self._statement.refuse_void_columns()
             while True:
                 self._source_attempt += 1
                 try:
                     return raises_merge_errors(attempt)()
                 except MergeExecutionError as error:
+                    is_last = self._source_attempt >= attempts
+                    if not is_dry_run:
+                        self._record_source_error(error, is_last=is_last)
                     if error.condition != LOST_SOURCE:
                         raise
-                    if self._source_attempt >= attempts:
+                    if is_last:
                         raise self._statement.source_lost_error() from error
                     _log.warning("Attempt %d lost parts of the merge's source, trying again.", self._source_attempt)
                     self._metrics.bind(self._statement.sql_metrics())
 
+    def _record_source_error(self, error: MergeExecutionError, *, is_last: bool) -> None:
+        is_lost, level = error.condition == LOST_SOURCE, self._report.storage_level
+        if level and (is_last or not is_lost):
+            record_source_error(
+                self._gateway,
+                self._statement,
+                error,
+                is_lost=is_lost,
+                attempt=self._source_attempt,
+                storage_level=level,
+            )
+
     def _run_attempt(self) -> None:
-        with self._transaction() as transaction:
+        with recorded_operation(self._gateway, self._statement), self._transaction() as transaction:
+            transaction.require_one_writer_each()
             if self._once is not None:
                 self._recorded = self._once.recorded_result(transaction, self._statement.table_name())
                 if self._recorded is not None:
@@ -157,11 +177,13 @@ class MergeIntoCommand:
                 with self._described("find and write changes"):
                     self._commit(transaction, self._execute_builtin(transaction))
             elif self._reads_once(started := self._started(transaction)):
+                with started.recorded("materializeSource"):
+                    pass  # as Delta does for a source that it finds need not be kept
                 with self._described("find and write changes"):
                     actions = read_once.write_unmatched_rows(started)
                 self._commit(transaction, actions)
             else:
-                with self._context(started, self._guards) as context:
+                with self._context(started, self._guards, started.recorded("materializeSource")) as context:
                     with self._described("find and write changes"):
                         actions = self._execute(context)
                     self._commit(transaction, actions)
@@ -181,7 +203,7 @@ class MergeIntoCommand:
                 with self._described("plan"):
                     return self._plan_read_once(started, explain=explain)
             # Guards stop a merge, not the count of what it would do.
-            with self._context(started, NO_GUARDS) as context, self._described("plan"):
+            with self._context(started, NO_GUARDS, nullcontext()) as context, self._described("plan"):
                 return self._plan(context, explain=explain)
 
     @cached_property
@@ -211,24 +233,27 @@ class MergeIntoCommand:
             write=TransactionalWrite(self._gateway, transaction, self._settings),
             names=ColumnNames(),
             metrics=self._metrics,
-            settings=self._settings,
+            settings=self._settings.of_table(transaction.table_property),
             update_only_changed=self._update_only_changed,
         )
 
     @contextmanager
-    def _context(self, started: StartedMerge, guards: MergeGuards) -> Iterator[MergeContext]:
-        """Materialize the source and find out what it tells of the target."""
+    def _context(
+        self, started: StartedMerge, guards: MergeGuards, recorded: AbstractContextManager[None]
+    ) -> Iterator[MergeContext]:
+        """Materialize the source, within ``recorded``, and find out what it tells of the target."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._report.materialization = str(reason) if needed else OWN_REASON
-        settings = self._settings
+        settings = started.settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
         check = None
         if expected := guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
-        with metrics.phase("source", "materializeSourceTimeMs"), self._described("materialize source"):
+        timed = metrics.phase("source", "materializeSourceTimeMs")
+        with timed, self._described("materialize source"), recorded:
             source = materialize_source(
                 self._gateway,
                 self._statement,
@@ -271,6 +296,7 @@ class MergeIntoCommand:
 
     def _commit(self, transaction: MergeTransaction, actions: JavaObject) -> None:
         _log.info("Ready to commit: %s", self._report.told_counts())
+        self._gateway.progress.step = COMMIT
         with self._metrics.phase("commit"):
             self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
             if self._once is None:
@@ -280,6 +306,7 @@ class MergeIntoCommand:
             self._report.version = transaction.commit(actions, application=self._once.application, user_metadata=record)
 
     def _described(self, step: str) -> AbstractContextManager[None]:
+        self._gateway.progress.step = step
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
 
     def _execute(self, context: MergeContext) -> JavaObject:
@@ -289,7 +316,8 @@ class MergeIntoCommand:
             unmatched = inserts.find_unmatched()
             self._check_guards(context, lambda: unmatched)
             self._report.executor, self._report.reason = type(inserts).__name__, inserts.reason
-            with context.metrics.phase("rewrite", "rewriteTimeMs"):
+            timed = context.metrics.phase("rewrite", "rewriteTimeMs")
+            with timed, context.recorded("writeInsertsOnlyWhenNoMatchedClauses"):
                 return write_inserts(context, unmatched)
         classic = ClassicMergeExecutor(context)
         self._report.executor = type(classic).__name__
@@ -297,7 +325,8 @@ class MergeIntoCommand:
             actions, self._report.num_touched_files = done
             self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
             return actions
-        touched = classic.find_touched_files()
+        with context.recorded("findTouchedFiles"):
+            touched = classic.find_touched_files()
         try:
             self._report.num_touched_files, self._report.reason = touched.files.count, classic.told(touched)
             classic.count_rows(touched)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
-from airflow_delta_merge.engine.kept_join import fits_one_task, in_one_task, is_small
+from airflow_delta_merge.engine.kept_join import fits_one_task, is_small, join_in_one_task
 from airflow_delta_merge.engine.matches import clause_counts, rows_of_clause
 from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -145,17 +145,15 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
 
 def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
     """All rows of the target, and of the source if they may be inserted; shuffled only if both sides are large."""
-    source = merge.source.frame
+    source, condition = merge.source, merge.statement.condition
     if merge.insert_clauses:
         # No broadcast can tell which source rows match nothing.
         if _is_moderate(merge):
-            target, source = in_one_task(target, source)
-        return target.join(source, merge.statement.condition, "full")
+            return join_in_one_task(target, source, condition, "full")
+        return target.join(source.frame, condition, "full")
     if is_small(merge) and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
-        target, source = in_one_task(target, source)
-    else:
-        source = merge.source.for_join()
-    return target.join(source, merge.statement.condition, "left")
+        return join_in_one_task(target, source, condition, "left")
+    return target.join(source.for_join(), condition, "left")
 
 
 def _is_as_expected(merge: MergeContext, found: dict[str, Any], taken: Sequence[int], added: FileSet) -> bool:

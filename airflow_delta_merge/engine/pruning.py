@@ -18,7 +18,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.file_statistics import (
-    Range,
     files_of_a_value,
     files_that_may_hold,
     is_comparable,
@@ -26,6 +25,8 @@ from airflow_delta_merge.engine.file_statistics import (
 )
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
 from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, source_keys
+from airflow_delta_merge.engine.trusted_bounds import Range, leaves_rows_out, with_margin
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
@@ -44,6 +45,8 @@ _FILES_OF_A_PART = 2
 _MOST_FILES_IN_PARTS = 128
 #: Each row's key is compared with at most so many ranges.
 _MOST_RANGES_OF_ROWS = 8
+#: Conditions of the error for a text that is no value of a type.
+_NO_SUCH_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW")
 
 
 def keys_to_prune_by(
@@ -65,19 +68,18 @@ def _keys_and_statistics(
     statement: ResolvedMerge, transaction: MergeTransaction, *, prefix: str
 ) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
     """The keys, which know their columns if files are chosen by listed statistics, and these; None if they are not."""
-    keys = source_keys(statement, prefix=prefix)
+    partitioned_by, in_utc = transaction.partition_columns, transaction.is_in_utc
+    keys = source_keys(statement, partitioned_by=partitioned_by, in_utc=in_utc, prefix=prefix)
     columns = _columns_to_compare(statement, transaction, keys) if keys else []
     listed = transaction.files.listed_statistics if columns else None
     if listed is None:
         return keys, None
-    return [_of_target(key, column, transaction, listed) for key, column in zip(keys, columns, strict=True)], listed
+    return [_of_target(key, column, listed) for key, column in zip(keys, columns, strict=True)], listed
 
 
-def _of_target(
-    key: SourceKey, column: str, transaction: MergeTransaction, listed: Sequence[dict[str, Any]]
-) -> SourceKey:
+def _of_target(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> SourceKey:
     """The key with its column's range."""
-    within = _range(key, column, transaction, listed)
+    within = _range(key, column, listed)
     in_parts = (
         within is not None
         and key.type in WHOLE_TYPES
@@ -87,16 +89,16 @@ def _of_target(
     return replace(key, column=column, within=within, in_parts=in_parts)
 
 
-def _range(
-    key: SourceKey, column: str, transaction: MergeTransaction, listed: Sequence[dict[str, Any]]
-) -> Range | None:
+def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Range | None:
     """The range in which matches are looked for; None for all values.
 
     Values of partitions are all of interest: who adds to one that the table hadn't is in conflict with this merge.
     """
-    if key.target_name in transaction.partition_columns:
+    bounds = None if key.of_partition else range_of_all(column, key.type, listed)
+    if bounds is None:
         return None
-    return range_of_all(column, key.type, listed)
+    low, high = with_margin(key.type, bounds, in_utc=key.in_utc)
+    return None if low is None or high is None else (low, high)
 
 
 def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
@@ -147,6 +149,7 @@ def choose_files(
     without a job.
     """
     statistics = source.statistics
+    keys = [key for key in keys if key.leaves_files_out(statistics)]
     # Either all keys have a column or none.
     listed = transaction.files.listed_statistics if any(key.column is not None for key in keys) else None
 
@@ -161,20 +164,23 @@ def choose_files(
         # What some rows need all of them need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
             clusters = key_clusters(source, clustered)
+    # All rows of a file have one value of a partition column, so these choose among files alone.
+    rows_too = [key for key in keys if leaves_rows_out(key.type) and not key.of_partition]
     # To compare each row's text with several ranges, or its number with many, takes longer than it spares.
     of_rows = {
         key.name: with_widest_gaps(clusters[key.name], most=_MOST_RANGES_OF_ROWS)
-        for key in keys
+        for key in rows_too
         if key.name in clusters and key.type != "string"
     }
-    matching = row_predicates(statement, keys, statistics, of_rows)
+    matching = row_predicates(statement, rows_too, statistics, of_rows)
     if listed is not None:
-        by_partition = [key for key in keys if key.target_name in transaction.partition_columns]
+        by_partition = [key for key in keys if key.of_partition]
         predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
         chosen = transaction.files.listed_at(positions(clusters), predicates)
         if chosen is not None:
             return Search(chosen, matching)
-    of_files = matching if of_rows == clusters else row_predicates(statement, keys, statistics, clusters)
+    is_same = of_rows == clusters and len(rows_too) == len(keys)
+    of_files = matching if is_same else row_predicates(statement, keys, statistics, clusters)
     return Search(candidate_files(statement, transaction, of_files), matching)
 
 
@@ -233,9 +239,19 @@ def row_predicates(
 
 
 def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, matching: Sequence[Column]) -> FileSet:
-    """The files that :func:`candidate_predicates` leave, which count as read; all where there are none."""
+    """The files that :func:`candidate_predicates` leave, which count as read; all where there are none.
+
+    Delta casts the texts of partition values in the session's way. Spark, when it reads the rows, takes NULL for one
+    that is no value of the type, such as the empty text of some writers. So the keys' ranges must not fail the merge.
+    """
     predicates = candidate_predicates(statement, matching)
-    return transaction.files.filter(predicates) if predicates else transaction.files.all()
+    try:
+        return transaction.files.filter(predicates) if predicates else transaction.files.all()
+    except MergeExecutionError as error:
+        without_keys = statement.target_only_conjuncts
+        if error.condition not in _NO_SUCH_VALUE or len(matching) == len(without_keys):
+            raise
+        return candidate_files(statement, transaction, without_keys)
 
 
 def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import record_operation
 from airflow_delta_merge.engine.insert_only_merge import append_rows, inserts_only, set_skipping_metrics
 from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.pruning import candidate_files, tells_files_apart
@@ -18,7 +19,7 @@ from airflow_delta_merge.engine.pruning import candidate_files, tells_files_apar
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.delta_jvm import JavaObject
+    from airflow_delta_merge.engine.delta_jvm import JavaObject, MergeStep
     from airflow_delta_merge.engine.merge_context import StartedMerge
 
 FIRST_LOAD = "the table has no files: the source is appended as it is read"
@@ -113,7 +114,10 @@ def unmatched_rows(merge: StartedMerge) -> DataFrame:
     source = statement.source_frame()
     if _is_empty(merge):
         return source
-    counted, target = statement.counting_rows(source, "numSourceRows"), transaction.target.frame(candidates)
+    counted = statement.counting_rows(source, "numSourceRows")
+    # Constants of a source that isn't kept reach the scan of the target, where Spark compares them with Parquet's
+    # statistics as they are: wrong for texts that are no UTF-8, and for what some writers write there.
+    target = transaction.target.frame(candidates, reads_all_rows=True)
     if _is_table_small(merge):
         target = F.broadcast(target)
     return counted.join(target, statement.condition, "left_anti")
@@ -124,7 +128,11 @@ def write_unmatched_rows(merge: StartedMerge) -> JavaObject:
 
     :return: JVM sequence of file actions.
     """
-    with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+    step: MergeStep = "writeInsertsOnlyWhenNoMatchedClauses"
+    if not inserts_only(merge):  # into a table without files
+        record_operation(merge.gateway, merge.statement, "findTouchedFiles")
+        step = "writeInsertsOnlyWhenNoMatches"
+    with merge.metrics.phase("rewrite", "rewriteTimeMs"), merge.recorded(step):
         unmatched = unmatched_rows(merge)
         input_bytes = min(merge.statement.estimated_source_bytes, _MOST_BYTES)
         added = append_rows(merge, unmatched, input_bytes=input_bytes)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Gateway
 
 PREFIX = "spark.deltaMerge."
+
+#: A table property; Delta refuses those that begin with ``delta.`` and are not its own.
+PRUNE_BY_SOURCE = "deltaMerge.pruneBySource.enabled"
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Settings:
     :param list_files_up_to: ``listFilesUpTo``: of a table of no more files the driver fetches what the log says of each
         to choose by it those that a merge by simple keys looks at. 0: never.
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
+        The table property :data:`PRUNE_BY_SOURCE` can say no, too.
     :param prune_from_bytes: ``pruneFromBytes``: the source's keys choose neither files nor rows of an unpartitioned
         table of few files that is smaller, since that would take longer than to read it.
     :param cluster_keys_from: ``clusterKeysFrom``: from so many files of the table on, the keys are cut into clusters;
@@ -96,13 +101,26 @@ class Settings:
             ),
         )
 
+    def of_table(self, table_property: Callable[[str], str | None]) -> Settings:
+        """The settings for a table, whose properties may switch pruning by the source off.
+
+        :param table_property: gives a property's value by its name; None for one that isn't set.
+        :raises MergeConfigError: when one has a value that it can't have.
+        """
+        value = table_property(PRUNE_BY_SOURCE)
+        if value is None or _is_true(f"table property {PRUNE_BY_SOURCE}", value):
+            return self
+        return replace(self, prune_by_source=False)
+
 
 def _flag(gateway: Gateway, name: str, default: bool) -> bool:
     value = gateway.conf_if_set(PREFIX + name)
-    if value is None:
-        return default
+    return default if value is None else _is_true(f"setting {PREFIX}{name}", value)
+
+
+def _is_true(what: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise MergeConfigError(f"The setting {PREFIX}{name} is {value!r}: set it to true or false.")
+        raise MergeConfigError(f"The {what} is {value!r}: set it to true or false.")
     return value.lower() == "true"
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import JoinHints
+
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, ResolvedMerge
 
@@ -17,6 +19,9 @@ DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
 
 #: What has less than so many times as many rows is looked at as quickly as a part of it.
 _MANY_TIMES = 50
+
+#: The hint by which a source is broadcast.
+BROADCAST = "broadcast"
 
 _SETTING = "spark.databricks.delta.merge.materializeSource"
 
@@ -31,7 +36,8 @@ class MaterializedSource:
     :param num_bytes: memory and disk they take.
     :param statistics: aggregates by name, computed in the same pass.
     :param storage_level: where they are kept, as Spark names it.
-    :param is_small: whether it is broadcast rather than shuffled.
+    :param is_small: whether it is broadcast rather than shuffled: as its query's join hint says, else by its size.
+    :param join_strategy: how that hint wants it joined, as Spark names it.
     :param rdd: the JVM object that holds them.
     """
 
@@ -42,10 +48,11 @@ class MaterializedSource:
     statistics: dict[str, Any]
     storage_level: str
     is_small: bool
+    join_strategy: str | None
     rdd: JavaObject
 
     def for_join(self) -> DataFrame:
-        """The rows, hinted for a broadcast if they are few."""
+        """The rows, hinted for a broadcast if they are few, unless their query had a hint of its own."""
         return F.broadcast(self.frame) if self.is_small else self.frame
 
     def some_rows(self, count: int) -> MaterializedSource | None:
@@ -104,13 +111,15 @@ def materialize_source(
     kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)
     num_bytes = gateway.stored_bytes(rdd)
+    hints = JoinHints.of_source(gateway, statement)
     return MaterializedSource(
-        frame=kept,
+        frame=hints.added_to(gateway, kept),
         row_id=row_id,
         num_rows=int(values.pop(row_id)),
         num_bytes=num_bytes,
         statistics=values,
         storage_level=storage_level,
-        is_small=num_bytes <= broadcast_bytes,
+        is_small=num_bytes <= broadcast_bytes if hints.strategy is None else hints.strategy == BROADCAST,
+        join_strategy=hints.strategy,
         rdd=rdd,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -10,21 +11,24 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.file_statistics import Range, Wanted
+from airflow_delta_merge.engine.file_statistics import Wanted
+from airflow_delta_merge.engine.trusted_bounds import (
+    INTEGER_BITS,
+    OpenRange,
+    Range,
+    leaves_files_out,
+    of_partition,
+    with_margin,
+)
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
 
-#: Types whose order in Delta's file statistics is the order of Spark's comparisons. Floating point is left out
-#: (NaN), as are strings under a collation other than the binary one.
-RANGE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"})
-
-#: A target column of a narrower integer type than the source's is compared as the wider one, but its statistics
-#: are those of its own type: the source's range is cut to it.
-INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-
 #: Types whose values are compared as exact integers.
-WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp"})
+WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_SECOND = 1_000_000
 
 #: A range is cut into so many equal parts, a bit for each.
 PARTS = 64
@@ -65,6 +69,8 @@ class SourceKey:
     :param type: that type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
     :param name: prefix of the names of its statistics.
+    :param of_partition: whether the table is partitioned by the target's column.
+    :param in_utc: whether the session's time zone is UTC.
     :param column: the physical name of the target's column, if files will be chosen by listed statistics of it.
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
     :param in_parts: whether the source tells in which parts of that range its values lie, instead of their mean and
@@ -77,6 +83,8 @@ class SourceKey:
     type: str
     null_safe: bool
     name: str
+    of_partition: bool = False
+    in_utc: bool = False
     column: str | None = None
     within: Range | None = None
     in_parts: bool = False
@@ -89,6 +97,8 @@ class SourceKey:
             value = F.unix_date(value)
         elif self.type == "timestamp":
             value = F.unix_micros(value)
+        elif self.type == "timestamp_ntz":
+            value = _micros_without_zone(value)
         return value if self.within is None else F.when(value.between(*map(F.lit, self.within)), value)
 
     def statistics(self) -> list[Column]:
@@ -123,36 +133,65 @@ class SourceKey:
         smallest, largest = statistics[f"{self.name}_min"], statistics[f"{self.name}_max"]
         return None if smallest is None else (smallest, largest)
 
+    def leaves_files_out(self, statistics: dict[str, Any]) -> bool:
+        """Whether the source's values leave files out: not if NULL is among them, as few writers count it with care.
+
+        :param statistics: the source's.
+        """
+        return self.of_partition or not self._meets_null(statistics)
+
     def predicate(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Column:
-        """True for every target row that can equal a source row in this key.
+        """True for every target row that can equal a source row in this key, and, by a file's bounds, for every file
+        that can hold one.
 
         :param statistics: the source's.
         :param clusters: ranges that hold all its values, None to take its one range.
         """
-        ranges = self._ranges(statistics, clusters)
+        ranges = [self._with_margin(each, ascii_only=True) for each in self._ranges(statistics, clusters)]
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
 
     def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
         """The values that :meth:`predicate` is true for; of a key with its :attr:`column`."""
         assert self.column is not None, "only such keys choose files by listed statistics"
-        return Wanted(self.column, self.type, self._ranges(statistics, clusters), self._meets_null(statistics))
+        ranges = [self._with_margin(each) for each in self._ranges(statistics, clusters)]
+        return Wanted(self.column, self.type, ranges, self._meets_null(statistics), of_partition=self.of_partition)
 
     def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
         whole = self.range_of(statistics)
         return clusters if clusters is not None else [whole] if whole is not None else []
 
+    def _with_margin(self, values: Range, *, ascii_only: bool = False) -> OpenRange:
+        if self.of_partition:
+            return of_partition(self.type, values, in_utc=self.in_utc)
+        return with_margin(self.type, values, in_utc=self.in_utc, ascii_only=ascii_only)
+
     def _meets_null(self, statistics: dict[str, Any]) -> bool:
         return self.null_safe and bool(statistics[f"{self.name}_nulls"] > 0)
 
-    def _in_range(self, values: Range) -> Column:
+    def _in_range(self, values: OpenRange) -> Column:
         smallest, largest = values
         if self.type in INTEGER_BITS:
+            # A target column of a narrower integer type than the source's is compared as the wider one, but its
+            # statistics are those of its own type.
+            assert smallest is not None, "ranges of whole numbers have both ends"
+            assert largest is not None, "ranges of whole numbers have both ends"
             bound = 1 << (INTEGER_BITS[self.type] - 1)
             smallest, largest = max(smallest, -bound), min(largest, bound - 1)
             if smallest > largest:
                 return F.lit(False)
-        return (self.target >= literal(smallest, self.type)) & (self.target <= literal(largest, self.type))
+        return within(self.target, (smallest, largest), self.type)
+
+
+def within(value: Column, values: OpenRange, type_: str) -> Column:
+    """Whether a value of this type is in a range, whose ends are told as those of :class:`SourceKey` are."""
+    smallest, largest = values
+    ends = []
+    if smallest is not None:
+        ends.append(value >= literal(smallest, type_))
+    if largest is not None:
+        ends.append(value <= literal(largest, type_))
+    return reduce(Column.__and__, ends) if ends else F.lit(True)
 
 
 def literal(value: Any, type_: str) -> Column:
@@ -161,21 +200,42 @@ def literal(value: Any, type_: str) -> Column:
         return F.date_from_unix_date(F.lit(value))
     if type_ == "timestamp":
         return F.timestamp_micros(F.lit(value))
+    if type_ == "timestamp_ntz":
+        return F.lit(str(_EPOCH + datetime.timedelta(microseconds=value))).cast(type_)
     return F.lit(value).cast(type_)
 
 
-def source_keys(statement: ResolvedMerge, *, prefix: str) -> list[SourceKey]:
+def _micros_without_zone(value: Column) -> Column:
+    """Microseconds since 1970 of a TIMESTAMP_NTZ, for which Spark has no function that doesn't ask a zone."""
+    days = F.unix_date(value.cast("date")).cast("bigint")
+    minutes = (days * 24 + F.hour(value)) * 60 + F.minute(value)
+    of_minute = (F.date_part(F.lit("SECOND"), value) * _SECOND).cast("bigint")
+    return minutes * (60 * _SECOND) + of_minute
+
+
+def source_keys(
+    statement: ResolvedMerge, *, partitioned_by: Sequence[str], in_utc: bool, prefix: str
+) -> list[SourceKey]:
     """The equalities of the ON condition from which the source's rows tell a range of the target.
 
+    :param partitioned_by: the columns by which the table is partitioned.
+    :param in_utc: whether the session's time zone is UTC.
     :param prefix: what the statistics' names begin with.
     """
     keys = []
     for position, equality in enumerate(statement.equalities):
-        if equality.type in RANGE_TYPES or equality.type.startswith("decimal("):
-            name = f"{prefix}_{position}"
+        of_partition = equality.target_name in partitioned_by
+        if leaves_files_out(equality.type, of_partition=of_partition):
             keys.append(
                 SourceKey(
-                    equality.target, equality.target_name, equality.source, equality.type, equality.null_safe, name
+                    equality.target,
+                    equality.target_name,
+                    equality.source,
+                    equality.type,
+                    equality.null_safe,
+                    f"{prefix}_{position}",
+                    of_partition=of_partition,
+                    in_utc=in_utc,
                 )
             )
     return keys

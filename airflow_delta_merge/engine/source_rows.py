@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 
 from airflow_delta_merge.engine.file_statistics import is_comparable, range_of_all
-from airflow_delta_merge.engine.source_keys import literal
+from airflow_delta_merge.engine.source_keys import within
+from airflow_delta_merge.engine.trusted_bounds import with_margin
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet
@@ -59,5 +60,6 @@ def _within(merge: MergeContext, files: FileSet) -> list[Column]:
     for key, column in keys:
         bounds = range_of_all(column, key.type, statistics)
         if bounds is not None:
-            predicates.append(key.source.between(*(literal(value, key.type) for value in bounds)))
+            # A zone doesn't matter: no timestamps are compared here.
+            predicates.append(within(key.source, with_margin(key.type, bounds, in_utc=True), key.type))
     return predicates

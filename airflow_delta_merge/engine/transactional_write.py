@@ -94,11 +94,11 @@ class TransactionalWrite:
         if transaction.optimizes_write:
             return rows
         partition_columns = [F.col(quote_identifier(name)) for name in transaction.partition_columns]
+        if partition_columns and not self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
+            return rows
         if tasks == 1 or not partition_columns:
             # A task must not draw identity values for several partitions, which coalesced rows would make it do.
             return rows.repartition(tasks) if transaction.generates_identity else rows.coalesce(tasks)
-        if not self._gateway.flag("spark.databricks.delta.merge.repartitionBeforeWrite.enabled"):
-            return rows
         if in_place and not transaction.generates_identity:
             return rows.coalesce(tasks)
         return rows.repartition(*partition_columns)

@@ -22,7 +22,7 @@ LOCAL_MASTER = "local[*]"
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
-    *("allowed_locations", "allowed_conf", "aws_conn_id", "s3a_jars"),
+    *("allowed_locations", "allowed_conf", "aws_conn_id", "s3a_jars", "s3_single_writer"),
 )
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class ConnectionSettings:
     :param aws_conn_id: the connection of type ``aws`` by which Spark reaches S3 (``s3a://``); None leaves that to
         Spark's properties and the machine.
     :param s3a_jars: whether the jars of Hadoop's S3A driver go with each merge.
+    :param s3_single_writer: whether somebody makes sure that no two drivers commit to a table in S3 at a time, so that
+        stores can be used that don't refuse the second writer.
     :param result_path: for deploy mode cluster: the folder for results, as a URI.
     :param resource_manager: for deploy mode cluster on YARN: the address of the ResourceManager's web application.
     """
@@ -88,6 +90,7 @@ class ConnectionSettings:
     commit_url: str | None = None
     aws_conn_id: str | None = None
     s3a_jars: bool = False
+    s3_single_writer: bool = False
     result_path: str | None = None
     resource_manager: str | None = None
 
@@ -103,7 +106,8 @@ class ConnectionSettings:
             "history_server_url": _web_address(connection, extra, "history_server_url"),
             "commit_url": _web_address(connection, extra, "commit_url"),
             "aws_conn_id": aws_conn_id,
-            "s3a_jars": _s3a_jars(connection, extra, default=aws_conn_id is not None),
+            "s3a_jars": _flag(connection, extra, "s3a_jars", default=aws_conn_id is not None),
+            "s3_single_writer": _flag(connection, extra, "s3_single_writer", default=False),
             "result_path": _uri(connection, extra, "result_path"),
             "resource_manager": _resource_manager(connection, extra),
         }
@@ -147,12 +151,12 @@ def _text(connection: Connection, extra: Mapping[str, Any], name: str) -> str | 
     return value.strip() or None if value else None
 
 
-def _s3a_jars(connection: Connection, extra: Mapping[str, Any], *, default: bool) -> bool:
-    value = extra.get("s3a_jars")
+def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = extra.get(name)
     if value in (None, ""):  # left empty in the form
         return default
     if not isinstance(value, bool):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has an s3a_jars that is no boolean.")
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has an {name} that is no boolean.")
     return value
 
 

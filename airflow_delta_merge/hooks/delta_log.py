@@ -73,7 +73,7 @@ class TableCondition(_LookedAt):
         version: int = table.version()
         if self.version is not None and version < self.version:
             return None
-        if self.updated_since is not None and _last_update(table) < moment(self.updated_since):
+        if self.updated_since is not None and _last_update(table) < moment(self.updated_since).timestamp() * 1000:
             return None
         filters = [(name, "=", value) for name, value in self.partition.items()]
         return version if not filters or table.file_uris(filters) else None
@@ -205,8 +205,13 @@ def _read_once(path: str, storage_options: Mapping[str, str], look: Callable[[De
         ) from error
 
 
-def _last_update(table: DeltaTable) -> datetime:
-    return datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
+def _last_update(table: DeltaTable) -> int:
+    """When the newest commit was made of those that say so, as most writers' do: milliseconds since 1970; 0 if none."""
+    for count in (1, _COMMITS_AT_FIRST):
+        for commit in table.history(count):
+            if isinstance(commit.get("timestamp"), int):
+                return int(commit["timestamp"])
+    return 0
 
 
 def moment(text: str) -> datetime:

@@ -16,6 +16,7 @@ from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.java import check_java
+from airflow_delta_merge.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PROPERTIES, log_store_jar
 from airflow_delta_merge.s3a_jars import s3a_jars
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class Preparation:
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]
+        submit.add_jars([log_store_jar()], on_class_path=False)
         if self.settings.s3a_jars:
             # Not on the class path: the archive is for one without them.
             submit.add_jars(s3a_jars(submit.spark_home), on_class_path=False)
@@ -183,5 +185,10 @@ class Preparation:
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        properties = {**defaults, **self.s3_properties, **self.settings.conf, **self.conf}
+        given = {**self.s3_properties, **self.settings.conf, **self.conf}
+        if self.settings.s3_single_writer:
+            defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"
+        elif LOG_STORE_OF_ALL_SCHEMES not in given:
+            defaults |= LOG_STORE_PROPERTIES
+        properties = defaults | given
         return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)

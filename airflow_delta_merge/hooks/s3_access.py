@@ -12,8 +12,7 @@ from airflow_delta_merge.exceptions import DeltaMergeError
 
 CONNECTION_TYPE = "aws"
 
-# By these Airflow's own hook gets other credentials than those that stand in the connection; an access that leaves them
-# out would be somebody else's.
+# By these Airflow's own hook gets other credentials than those that stand in the connection.
 _OTHER_CREDENTIALS = ("role_arn", "assume_role_kwargs", "profile_name", "session_kwargs")
 _SESSION_CREDENTIALS = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _KEY_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -48,10 +47,10 @@ class S3Access:
     def of(cls, conn_id: str) -> S3Access:
         """Read it from a connection, and have Airflow mask its keys.
 
-        It is read by its fields, as Airflow's ``AwsBaseHook`` does, but with no other credentials than those that stand
-        in it: no role is assumed and no profile read, so a connection that asks for one is refused.
+        It is read by its fields. One that asks for other credentials than those that stand in it, by a role or a
+        profile, signs in by the hook of Airflow's Amazon provider, where that is installed.
 
-        :raises S3AccessError: when there is no such connection, or it asks for what isn't done.
+        :raises S3AccessError: when there is no such connection, it asks for what isn't done, or can't sign in.
         """
         try:
             connection = BaseHook.get_connection(conn_id)
@@ -105,12 +104,6 @@ class _Reader:
         self._extra: dict[str, Any] = connection.extra_dejson
 
     def access(self) -> S3Access:
-        for name in _OTHER_CREDENTIALS:
-            if self._extra.get(name):
-                raise self._refused(
-                    f"has a {name}, but no role is assumed and no profile read here: put keys into it, or let it name "
-                    "none and give the role to the machine where Spark runs"
-                )
         if self._object(self._extra, "config_kwargs").get("signature_version"):
             raise self._refused("has a signature_version in its config_kwargs, which isn't followed here")
         if self._extra.get("verify") not in (None, "", True):
@@ -121,14 +114,35 @@ class _Reader:
         endpoint_url = self._text(self._service_config(), "endpoint_url") or self._text(self._extra, "endpoint_url")
         if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
             raise self._refused("has an endpoint_url that doesn't begin with http:// or https://")
+        region, session_token = self._text(self._extra, "region_name"), self._text(self._extra, "aws_session_token")
+        asked_for = next((name for name in _OTHER_CREDENTIALS if self._extra.get(name)), None)
+        if asked_for is not None:
+            access_key, secret_key, session_token, region = self._signed_in(asked_for)
         return S3Access(
             access_key=access_key,
             secret_key=secret_key,
-            session_token=self._text(self._extra, "aws_session_token"),
-            region=self._text(self._extra, "region_name"),
+            session_token=session_token,
+            region=region,
             endpoint_url=endpoint_url,
             path_style=self._path_style(endpoint_url),
         )
+
+    def _signed_in(self, asked_for: str) -> tuple[str, str, str | None, str | None]:
+        """Access key, secret key, session token and region as Airflow's Amazon provider gets them."""
+        try:
+            from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+        except ImportError as error:
+            raise self._refused(
+                f"has a {asked_for}, which Airflow's Amazon provider follows: install "
+                "apache-airflow-providers-amazon, this package's extra amazon; or put keys into it, or let it name "
+                "none and give the role to the machine where Spark runs"
+            ) from error
+        try:
+            session = AwsBaseHook(aws_conn_id=self._connection.conn_id, client_type="s3").get_session()
+            credentials = session.get_credentials().get_frozen_credentials()
+        except Exception as error:  # of boto, of the provider, of whatever it asks
+            raise self._refused(f"could not sign in by its {asked_for}: {type(error).__name__}: {error}") from error
+        return credentials.access_key, credentials.secret_key, credentials.token, session.region_name
 
     def _keys(self) -> tuple[str | None, str | None]:
         keys = self._connection.login or None, self._connection.password or None

@@ -6,6 +6,7 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_delta_merge.assets.delta import create_asset, delta_asset
+from tests.readable_ids import readable
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ from airflow_delta_merge.assets.delta import create_asset, delta_asset
         ("sales.`a.b`", "delta://table/sales.a.b"),
         ({"table": "main.sales.day"}, "delta://table/main.sales.day"),
     ],
+    ids=readable,
 )
 def test_a_target_has_one_uri(target: str, uri: str) -> None:
     assert delta_asset(target).uri == uri

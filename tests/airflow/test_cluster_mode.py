@@ -20,6 +20,7 @@ from airflow_delta_merge.hooks.spark_application import SparkApplication
 from airflow_delta_merge.hooks.staging import staged
 from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError
 from airflow_delta_merge.identity import MergeIdentity
+from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 WHO = MergeIdentity(application_id="airflow:/dag/task/run/-1", generation=1)
@@ -71,8 +72,9 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "http://u:p@h"}, "with a user or password in it"),
         ("k8s://https://h:6443", KUBERNETES, "install it"),
     ],
+    ids=readable,
 )
-def test_what_is_lacking_is_told_before_anything_starts(
+def test_a_missing_setting_fails_before_anything_starts(
     define: Any, master: str, extra: dict[str, Any], sentence: str
 ) -> None:
     define(master, extra)
@@ -87,8 +89,9 @@ def test_what_is_lacking_is_told_before_anything_starts(
         ("spark://h:7077", YARN, "takes no Python application on a standalone cluster"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
     ],
+    ids=readable,
 )
-def test_where_it_cannot_be_deferred_nothing_is_started(
+def test_a_merge_that_cannot_be_deferred_does_not_start(
     define: Any, monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str, Any], sentence: str
 ) -> None:
     monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
@@ -97,7 +100,7 @@ def test_where_it_cannot_be_deferred_nothing_is_started(
         DeltaMergeHook(conn_id="lake").start(CONFIG, identity=WHO)
 
 
-def test_a_resource_manager_that_is_not_there_is_told() -> None:
+def test_a_missing_resource_manager_is_reported() -> None:
     with pytest.raises(ResourceManagerError, match=r"doesn't answer at http://127.0.0.1:1 .*Connection refused"):
         ResourceManager("http://127.0.0.1:1").end("tag")
 

@@ -15,9 +15,11 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.log_store import log_store_jar
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.result import MergeResult
 from tests.airflow.test_operator import GOOD, context
+from tests.readable_ids import readable
 
 SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value", "spark.hadoop.fs.azure.account.key.store": 12345678}
 CONF = {**SECRET, "spark.sql.catalog.lake": "some.Catalog", "spark.sql.ansi.enabled": True}
@@ -60,7 +62,7 @@ def test_spark_connect_is_refused_with_what_to_do(define: Define) -> None:
         SparkSubmit(conn_id="lake")
 
 
-def test_who_runs_the_application_and_in_which_queue(define: Define) -> None:
+def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
     define({}, host="yarn")
     who = {"yarn_queue": "etl", "keytab": "/etc/etl.keytab", "principal": "etl@LAKE", "proxy_user": "ada"}
     merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **who)
@@ -79,7 +81,7 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
         command = " ".join(submit._build_spark_submit_command(str(staging.application)))
         properties = staging.properties.read_text().splitlines()
         mode = staging.properties.stat().st_mode & 0o777
-    assert "--jars /of/connection.jar,/of/task.jar" in command
+    assert f"--jars {log_store_jar()},/of/connection.jar,/of/task.jar" in command
     assert not [word for word in ("s3cr3t", "12345678", "catalog", "not-of-kubernetes") if word in command]
     assert {
         "spark.hadoop.fs.s3a.secret.key=s3cr3t-value",
@@ -117,6 +119,7 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
         ({"jars": ["/a.jar"]}, "jars that is no text"),
         ({"namespace": 7}, "namespace that is no text"),
     ],
+    ids=readable,
 )
 def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any], sentence: str) -> None:
     define(extra)
@@ -132,7 +135,7 @@ FIELDS = (
 )
 
 
-def test_fields_left_empty_in_the_form_are_as_if_not_there(define: Define) -> None:
+def test_empty_form_fields_are_ignored(define: Define) -> None:
     for nothing in ("", None):
         define(dict.fromkeys(FIELDS, nothing))
         assert settings() == ConnectionSettings()
@@ -212,7 +215,7 @@ def test_test_of_what_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None
     assert "unknown extras: queue" in what_the_test_says(monkeypatch, host="yarn", extra='{"queue": "q"}')[1]
 
 
-def test_test_without_jars_asks_whether_they_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_test_finds_an_address_for_missing_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_delta_merge import jars
     from airflow_delta_merge.spark_home import SparkHome
 

@@ -120,7 +120,12 @@ def test_the_next_try_finds_the_application_that_a_deferred_one_has_left(table: 
 
 
 @pytest.mark.parametrize(
-    ("who", "conf"), [(replace(WHO, generation=8_000_000), {}), (WHO, {"spark.sql.shuffle.partitions": "3"})]
+    ("who", "conf"),
+    [(replace(WHO, generation=8_000_000), {}), (WHO, {"spark.sql.shuffle.partitions": "3"})],
+    ids=[
+        "another execution",
+        "other settings",
+    ],
 )
 def test_an_application_of_another_execution_or_with_other_settings_is_ended(
     table: Path, folder: Path, who: MergeIdentity, conf: dict[str, str]

@@ -84,6 +84,15 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
         (MergeSource(table="db.s"), MergeSource(table="db.s")),
         ("/in/{{ params.day }}.parquet", MergeSource.of_path("/in/2026-03-01.parquet")),
     ],
+    ids=[
+        "a query",
+        "a table",
+        "a file",
+        "several files",
+        "a dict",
+        "a MergeSource",
+        "a template",
+    ],
 )
 def test_the_function_returns_the_source(returned: Any, source: MergeSource, merged: list[Any]) -> None:
     operator = decorated(lambda: returned, task_id="merge", **PARTS, **AROUND)
@@ -103,7 +112,14 @@ def test_the_function_gets_its_arguments_and_the_context(merged: list[Any]) -> N
     assert merged[0].source.paths == ("/in/2026-03-01/2026-03-01.csv",)
 
 
-@pytest.mark.parametrize("whole", [WHOLE, MergeStatement(sql="MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE")])
+@pytest.mark.parametrize(
+    "whole",
+    [WHOLE, MergeStatement(sql="MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE")],
+    ids=[
+        "a config",
+        "a statement",
+    ],
+)
 def test_the_function_returns_a_whole_merge(whole: MergeConfig | MergeStatement, merged: list[Any]) -> None:
     operator = decorated(lambda: whole, task_id="merge", **AROUND)
     run(operator)
@@ -122,8 +138,17 @@ def test_the_function_returns_a_whole_merge(whole: MergeConfig | MergeStatement,
         ("db.s", {}, "type str, but without target, on, clauses in the decorator it is to return a MergeConfig"),
         ({"path": "/in", "optoins": {}}, PARTS, "source has unknown keys: optoins"),
     ],
+    ids=[
+        "None",
+        "a number",
+        "a list of numbers",
+        "an empty text",
+        "a config beside parts in the decorator",
+        "a table without parts in the decorator",
+        "a misspelt key",
+    ],
 )
-def test_what_is_no_source_is_refused_without_retries(
+def test_an_invalid_return_value_fails_without_retries(
     returned: Any, parts: dict[str, Any], sentence: str, merged: list[Any]
 ) -> None:
     with pytest.raises(DeltaMergeFailException, match=sentence):
@@ -150,6 +175,16 @@ def source() -> str:
         (source, PARTS | {"on": "id"}, r"write on=\['id'\]"),
         (source, PARTS | {"fail_if": {"deleted_rows": 1}}, "none of"),
         (awaited, PARTS, "awaited is async"),
+    ],
+    ids=[
+        "no target and no clauses",
+        "options without a target",
+        "a source as well",
+        "a statement as well",
+        "a clause that never applies",
+        "a key as text",
+        "a guard on an unknown count",
+        "an async function",
     ],
 )
 def test_refused_at_parse(function: Any, parts: dict[str, Any], sentence: str) -> None:

@@ -136,6 +136,15 @@ COLUMN = {"error": {"type": "MergeExecutionError", "condition": "UNRESOLVED_COLU
         (ApplicationEnd(error="It is gone."), "merge", DeltaMergeException, "not completed: It is gone"),
         (ApplicationEnd(error="There.", another_try_helps=False), "merge", AirflowFailException, "There"),
     ],
+    ids=[
+        "an empty source that skips",
+        "an empty source that fails",
+        "an error of the merge",
+        "killed by a signal",
+        "an exit code",
+        "an application that is gone",
+        "an error that another try cannot help",
+    ],
 )
 def test_it_comes_back_with_an_error(
     end: ApplicationEnd, on_empty_source: str, error: type[Exception], sentence: str, tmp_path: Path,

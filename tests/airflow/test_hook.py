@@ -28,6 +28,7 @@ from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
+from tests.readable_ids import readable
 
 ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
 
@@ -189,6 +190,7 @@ def bounded(**extra: Any) -> str:
         ({"keytab": "/of/others", "principal": "other"}, "spark.kerberos.keytab, spark.kerberos.principal"),
         ({"proxy_user": "other"}, "proxy_user"),
     ],
+    ids=readable,
 )
 def test_only_allowed_properties(connection: Callable[[str], None], arguments: dict[str, Any], refused: str) -> None:
     connection(bounded(allowed_conf=["spark.sql.*", "spark.driver.memory"]))
@@ -355,7 +357,7 @@ def test_an_empty_source_skips_the_task(table: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_statement_that_is_no_merge_of_its_table_fails(table: Path) -> None:
+def test_a_statement_with_an_unknown_column_fails(table: Path) -> None:
     statement = MergeStatement(sql=f"MERGE INTO delta.`{table}` AS t USING (SELECT 1 AS id) AS s ON t.id = s.nowhere "
                                "WHEN MATCHED THEN DELETE")  # fmt: skip
     error = failure(statement)

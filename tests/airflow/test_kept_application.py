@@ -166,7 +166,7 @@ def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_one_on_another_machine_cannot_be_followed(folder: Path) -> None:
+def test_an_application_on_another_machine_cannot_be_followed(folder: Path) -> None:
     end = KeptApplication(folder / "airflow_delta_merge_there").end_of("worker-7")
     assert end is not None
     assert not end.another_try_helps

@@ -25,6 +25,7 @@ from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.result import MergeResult
 from tests.airflow.conftest import DAGS
+from tests.readable_ids import readable
 
 # What the job tells of a merge whose source is a join of staging.orders and files.
 COLUMNS = ColumnLineage(
@@ -86,6 +87,7 @@ def names(datasets: list[Any]) -> list[tuple[str, str]]:
         ("hdfs://name:8020/day", ("hdfs://name:8020", "day")),
         ("Sales.Orders", ("delta://table", "sales.orders")),
     ],
+    ids=readable,
 )
 def test_a_table_is_named_by_the_naming_of_openlineage(target: str, dataset: tuple[str, str]) -> None:
     assert dataset_of_uri(delta_asset(target).uri) == dataset
@@ -107,7 +109,7 @@ def test_a_table_is_named_by_the_naming_of_openlineage(target: str, dataset: tup
         ("SELECT id, 'new' AS v FROM range(3)", []),
         ("SELECT * FROM VALUES (1, 'a') AS rows(id, v)", []),
         ("SELECT what nobody parses", []),
-    ],
+    ], ids=readable
 )  # fmt: skip
 def test_inputs_are_what_the_source_reads(source: Any, inputs: list[tuple[str, str]]) -> None:
     assert sorted(names(lineage(source=source).inputs)) == sorted(inputs)
@@ -119,7 +121,7 @@ def test_inputs_of_a_statement() -> None:
     assert (names(found.inputs), names(found.outputs)) == ([("delta://table", "staging.orders")], [("file", "/t")])
 
 
-def test_the_output_is_where_the_table_lies_with_what_was_written() -> None:
+def test_the_lineage_output_has_the_location_version_and_counts() -> None:
     (output,) = lineage().outputs
     assert (output.namespace, output.name) == ("s3://warehouse", "sales.db/orders")
     (symlink,) = output.facets["symlinks"].identifiers
@@ -200,7 +202,7 @@ def test_before_the_merge_nothing_is_written() -> None:
     assert set(output.facets) == {"storage"}
 
 
-def test_a_merge_without_commit_wrote_nothing_and_made_no_version() -> None:
+def test_a_merge_without_changes_makes_no_version() -> None:
     (output,) = lineage(replace(RESULT, version=None, num_inserted_rows=0, num_updated_rows=0, metrics={})).outputs
     assert "version" not in output.facets
     assert output.outputFacets["outputStatistics"].rowCount == 0

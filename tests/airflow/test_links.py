@@ -58,6 +58,12 @@ def test_an_application_is_noticed_once_and_trouble_with_it_stops_nothing() -> N
         (None, APPLICATION, ""),
         ("http://history:18080", SparkApplication("app-1", "http://driver:4040"), ""),  # it never hears of it
     ],
+    ids=[
+        "a history server",
+        "a history server below a path",
+        "no history server",
+        "an application that logs no events",
+    ],
 )
 def test_history_page(server: str | None, application: SparkApplication, page: str) -> None:
     assert history_page(server, application) == page

@@ -28,6 +28,7 @@ from airflow_delta_merge.operators.several import build_merges
 from airflow_delta_merge.result import MergeResult
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
+from tests.readable_ids import readable
 
 UPSERT: dict[str, Any] = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
 GOOD: dict[str, Any] = {"target": "db.one", "source": "SELECT 1 AS id", **UPSERT}
@@ -54,13 +55,14 @@ def operator(*merges: Any, **arguments: Any) -> DeltaMergeOperator:
         ([{**GOOD, "window": {"columns": "at"}}], {}, "Merge 1 of merges: The merge window has unknown keys: columns"),
         ([7], {}, "a dict of arguments or a MergeConfig, not 7"),
     ],
+    ids=readable,
 )
-def test_what_no_run_could_make_right_fails_at_parse(merges: Any, arguments: Any, sentence: str) -> None:
+def test_invalid_merges_fail_at_parse(merges: Any, arguments: Any, sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
         operator(*merges, **arguments)
 
 
-@pytest.mark.parametrize("merges", [GOOD, "MERGE", 7])
+@pytest.mark.parametrize("merges", [GOOD, "MERGE", 7], ids=readable)
 def test_a_single_merge_is_no_list_of_merges(merges: Any) -> None:
     with pytest.raises(MergeConfigError, match="list of at least one merge"):
         DeltaMergeOperator(task_id="merge", merges=merges)
@@ -121,9 +123,7 @@ def transactions(table: Path) -> list[str]:
     return [action["txn"]["appId"] for action in tables.actions(table) if "txn" in action]
 
 
-def test_one_that_fails_keeps_no_other_from_being_committed_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_merge_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     one, two = (tables.create_table(tmp_path / name) for name in ("one", "two `'; ü"))
     missing = tmp_path / "missing"
     merges = [

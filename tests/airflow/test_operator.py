@@ -28,6 +28,7 @@ from airflow_delta_merge.operators.description import describe
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2
 from airflow_delta_merge.result import MergeResult
+from tests.readable_ids import readable
 
 SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
 GOOD: dict[str, Any] = {
@@ -81,6 +82,7 @@ def operator(**changes: Any) -> DeltaMergeOperator:
             "Scd2 makes the source's changes a history",
         ),
     ],
+    ids=readable,
 )
 def test_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
@@ -101,6 +103,7 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "fail_if": {"rows": 1}}, "none of"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "expect_source": {}}, "expects nothing"),
     ],
+    ids=readable,
 )
 def test_a_statement_is_all_or_nothing(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
@@ -162,7 +165,7 @@ def test_expectations_may_be_an_output_and_are_rendered() -> None:
     assert merge._merge_config().guards.expect_source == SourceExpectations(unique=("day",), sample="none")
 
 
-def test_clause_of_dict_is_no_way_around_the_checks() -> None:
+def test_a_clause_given_as_a_dict_is_checked_too() -> None:
     clause = {"kind": "not_matched", "action": "delete"}
     with pytest.raises(MergeConfigError, match="A not_matched clause cannot delete"):
         operator(clauses=[clause], source="{{ later }}")
@@ -185,6 +188,7 @@ def test_clause_of_dict_is_no_way_around_the_checks() -> None:
         {"source": Path("/in/a.parquet"), "target": Path("/t")},
         {"clauses": when_matched_update_all()},
     ],
+    ids=readable,
 )
 def test_accepted_at_parse(changes: dict[str, Any]) -> None:
     operator(**changes)
@@ -231,9 +235,9 @@ def test_templates_are_rendered_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"source": "/in/{{ x }}"}, {"source": {"path": "/in/{{ x }}"}}, {"on": ["{{ x }}"]}]
+    "changes", [{"source": "/in/{{ x }}"}, {"source": {"path": "/in/{{ x }}"}}, {"on": ["{{ x }}"]}], ids=readable
 )
-def test_what_another_task_returned_is_no_template(changes: dict[str, Any]) -> None:
+def test_values_from_another_task_are_not_rendered(changes: dict[str, Any]) -> None:
     """Airflow tells the values of a mapped task by their identity, so they must not be copied before."""
     merge = operator(**changes, name="merge")
     ((field, value),) = changes.items()

@@ -14,6 +14,7 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.errors import DeltaMergeFailException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import PATTERNS, ApplyChanges, Scd2, Sync, Upsert
+from tests.readable_ids import readable
 
 UPSERT = {"pattern": "upsert", "keys": ["id"]}
 
@@ -42,7 +43,7 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
         ({"pattern": UPSERT, "window": {"column": "day", "start": "{{ a }}", "timezone": "nowhere"}}, "no timezone"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "2024-01-02", "end": "2024-01-01"}}, "is empty"),
         ({"pattern": UPSERT, "window": 7}, "A window is a dict"),
-    ],
+    ], ids=readable
 )  # fmt: skip
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
@@ -56,6 +57,12 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
         Sync(keys=("a", "b"), where="target.region = 'EU'"),
         ApplyChanges(keys="id", sequence_by="seq", operation_column="op"),
         Scd2(keys="id", columns=["name"], effective_at="at"),
+    ],
+    ids=[
+        "Upsert",
+        "Sync",
+        "ApplyChanges",
+        "Scd2",
     ],
 )
 def test_a_pattern_and_its_dict_are_the_same_merge(pattern: Any) -> None:

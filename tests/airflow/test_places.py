@@ -28,6 +28,14 @@ def operator(target: Any = "/lake/t", source: Any = "/in/day.csv") -> DeltaMerge
         (Asset("days", uri="s3://bucket/in/day.csv"), "s3a://bucket/in/day.csv"),
         (Asset(uri="file:///in/day.csv"), "/in/day.csv"),
     ],
+    ids=[
+        "a local path",
+        "an S3 path with a connection",
+        "an S3 path",
+        "a Google path",
+        "an S3 asset",
+        "a local asset",
+    ],
 )
 def test_files(place: Any, path: str) -> None:
     expected = MergeSource.of_path(path)
@@ -83,6 +91,12 @@ def test_tables(table: str) -> None:
         ({"source": Asset("orders")}, "The asset orders says no place"),
         ({"source": [delta_asset("/lake/t")]}, "give it alone as source"),
         ({"target": delta_asset("hdfs://server/t")}, "doesn't say whether a server is part of its address"),
+    ],
+    ids=[
+        "a target that is no Delta table",
+        "an asset without a place",
+        "a Delta table in a list of files",
+        "a Delta table on a server",
     ],
 )
 def test_what_names_no_place(arguments: dict[str, Any], sentence: str) -> None:

@@ -25,6 +25,7 @@ from airflow_delta_merge.identity import MergeIdentity, application_id
 from airflow_delta_merge.result import MergeResult
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.triggers.delta_table import RecordedMergeTrigger
+from tests.readable_ids import readable
 
 RUN = {"dag_id": "load", "task_id": "merge", "run_id": "scheduled__2026-01-02T00:00:00+00:00"}
 # The sensor of another DAG, in the run of the same interval.
@@ -87,7 +88,7 @@ def test_a_merge_of_a_mapped_task_in_another_airflow(path: str, monkeypatch: pyt
     assert look(path, map_index=3, namespace="") == "waits"
 
 
-def test_of_several_executions_the_last_one_counts(path: str) -> None:
+def test_the_last_of_several_executions_counts(path: str) -> None:
     for generation in (7, 8):
         commit(path, application_id(**RUN), generation)
     assert look(path)["num_updated_rows"] == 8
@@ -108,6 +109,7 @@ def test_a_record_is_found_behind_many_commits(path: str, monkeypatch: pytest.Mo
         ({"at_most": {"num_updated_rows": 6}}, "num_updated_rows = 7, but at most 6"),
         ({"condition": lambda result: result.version == 2}, "does not meet the condition"),
     ],
+    ids=readable,
 )
 def test_its_numbers_are_looked_at(path: str, conditions: dict[str, Any], said: str) -> None:
     commit(path, application_id(**RUN))
@@ -156,7 +158,7 @@ def test_it_waits_in_the_triggerer(path: str) -> None:
         waiting.execute_complete(CONTEXT, {"error": "no storage", "type": "OSError"})
 
 
-def test_the_default_of_deferrable_is_of_use_with_a_path_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deferrable_default_applies_only_with_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     assert sensor("/t").deferrable
     assert not sensor(None).deferrable  # type: ignore[arg-type]
@@ -171,6 +173,7 @@ def test_the_default_of_deferrable_is_of_use_with_a_path_only(monkeypatch: pytes
         ({"path": None, "storage_options": {}}, "storage_options goes with path"),
         ({"execution_date_fn": lambda date: date}, "execution_date_fn goes without path"),
     ],
+    ids=readable,
 )
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

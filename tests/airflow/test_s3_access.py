@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,9 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
 from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.log_store import LOG_STORE, log_store_jar
 from airflow_delta_merge.spark_home import SparkHome
+from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
 KEYS = {"login": "canary-access", "password": "canary/secret+"}
@@ -73,6 +76,17 @@ OF_KEYS = {"access.key": "canary-access", "secret.key": "canary/secret+"}
         ({"extra": {"role_arn": None, "verify": "", "config_kwargs": None, "service_config": {"s3": None}}}, {}),
         ({}, {}),
     ],
+    ids=[
+        "keys as login and password",
+        "keys as extra",
+        "keys and a session token",
+        "a region",
+        "an endpoint",
+        "an endpoint for S3 alone",
+        "empty settings that need no Spark property",
+        "settings of None",
+        "an empty connection",
+    ],
 )
 def test_what_spark_is_told(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
     define(**parts)
@@ -114,9 +128,12 @@ def test_what_deltalake_is_told(define: Define) -> None:
     ("parts", "sentence"),
     [
         ({"conn_type": "http"}, "is of type 'http'; it must be of type 'aws'"),
-        ({"extra": {"role_arn": "arn:aws:iam::1:role/r"}}, "has a role_arn, but no role is assumed"),
-        ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, but .* no profile read"),
-        ({"extra": {"profile_name": "p"}}, "has a profile_name, but"),
+        (
+            {"extra": {"role_arn": "arn:aws:iam::1:role/r"}},
+            "has a role_arn, .* install apache-airflow-providers-amazon",
+        ),
+        ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, which Airflow's Amazon provider"),
+        ({"extra": {"profile_name": "p"}}, "has a profile_name, which"),
         ({"extra": {"verify": False}}, "has verify set"),
         ({"extra": {"verify": "/ca.pem"}}, "has verify set"),
         ({"extra": {"config_kwargs": {"signature_version": "unsigned"}}}, "has a signature_version"),
@@ -128,8 +145,25 @@ def test_what_deltalake_is_told(define: Define) -> None:
         ({"password": "canary/secret+"}, "only a part of its keys"),
         ({"extra": TOKEN}, "only a part of its keys"),
     ],
+    ids=[
+        "another connection type",
+        "a role",
+        "a profile of a session",
+        "a profile",
+        "unverified TLS",
+        "a certificate bundle",
+        "unsigned requests",
+        "an unknown addressing style",
+        "extra as text",
+        "an endpoint without a scheme",
+        "a region that is a number",
+        "a login alone",
+        "a password alone",
+        "a session token alone",
+    ],
 )
-def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -> None:
+def test_what_is_refused(define: Define, monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], sentence: str) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # as where it is missing
     define(**parts)
     with pytest.raises(S3AccessError, match=f"connection 'my_lake'.* {sentence}") as caught:
         S3Access.of("my_lake")
@@ -166,7 +200,7 @@ def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytes
         with_keys = {path.name for path in files if b"canary" in path.read_bytes()}
         mode = staging.properties.stat().st_mode & 0o777
         environment = set(submit.environment().items()) - set(os.environ.items())
-    assert "--jars /of/hadoop-aws.jar,/of/s3.jar,/of/task.jar" in command
+    assert f"--jars /of/hadoop-aws.jar,/of/s3.jar,{log_store_jar()},/of/task.jar" in command
     assert "canary" not in command + str(environment)
     assert {
         "spark.hadoop.fs.s3a.access.key=canary-access",
@@ -175,6 +209,32 @@ def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytes
         "spark.hadoop.fs.s3a.endpoint=http\\://task",
     } <= set(properties), "and what the task says goes before"
     assert (with_keys, mode) == ({"spark.properties"}, 0o600)
+
+
+OF_SPARK = "spark.delta.logStore.s3a.impl="
+
+
+@pytest.mark.parametrize(
+    ("extra", "conf", "told"),
+    [
+        ({}, {}, f"{OF_SPARK}{LOG_STORE}"),
+        ({"s3_single_writer": True}, {}, "spark.deltaMerge.s3SingleWriter.enabled=true"),
+        (
+            {},
+            {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"},
+            f"{OF_SPARK}io.delta.storage.S3Dyn",
+        ),
+        ({}, {"spark.delta.logStore.class": "my.LogStore"}, "spark.delta.logStore.class=my.LogStore"),
+    ],
+    ids=["by default", "one writer is promised", "one's own for S3", "one's own for all"],
+)
+def test_the_log_store_of_merges(define: Define, extra: dict[str, Any], conf: dict[str, str], told: str) -> None:
+    define(lake={"extra": extra})
+    with staged(CONFIG) as staging:
+        DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, [])
+        properties = staging.properties.read_text()
+    assert told in properties
+    assert (OF_SPARK in properties) == told.startswith(OF_SPARK), "Delta takes no two"
 
 
 @pytest.mark.parametrize(
@@ -187,13 +247,14 @@ def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytes
         ({"aws_conn_id": "", "s3a_jars": ""}, False),
         ({"s3a_jars": True}, True),
     ],
+    ids=readable,
 )
 def test_who_gets_the_jars(define: Define, extra: dict[str, Any], jars_go_along: bool) -> None:
     define(lake={"extra": extra})
     assert ConnectionSettings.of(find_connection("lake")).s3a_jars == jars_go_along
 
 
-@pytest.mark.parametrize("extra", [{"s3a_jars": "yes"}, {"aws_conn_id": 7}])
+@pytest.mark.parametrize("extra", [{"s3a_jars": "yes"}, {"s3_single_writer": 1}, {"aws_conn_id": 7}], ids=readable)
 def test_what_is_not_understood(define: Define, extra: dict[str, Any]) -> None:
     (name,) = extra
     define(lake={"extra": extra})
@@ -201,9 +262,7 @@ def test_what_is_not_understood(define: Define, extra: dict[str, Any]) -> None:
         ConnectionSettings.of(find_connection("lake"))
 
 
-def test_the_connections_test_looks_for_the_jars_and_asks_nobody(
-    define: Define, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_connection_test_looks_for_jars_without_asking_s3(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     define(MINIO, **KEYS)
     for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and an address that has the S3A")):
         monkeypatch.setattr(delta_merge, "have_s3a_jars", lambda spark, there=there: there)

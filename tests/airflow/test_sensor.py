@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+from tests.readable_ids import readable
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,7 @@ from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
         ({"external_task_id": "gate"}, "waits for itself"),
         ({"map_index": "first"}, "map_index"),
     ],
+    ids=readable,
 )
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
@@ -40,6 +42,7 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
         {"external_dag_id": "{{ params.dag }}", "external_run_id": "{{ params.run }}"},
         {"external_task_id": "gate", "execution_delta": timedelta(days=1)},
     ],
+    ids=readable,
 )
 def test_accepted_at_parse(arguments: dict[str, Any]) -> None:
     DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})

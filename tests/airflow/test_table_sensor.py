@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from airflow_delta_merge.hooks.delta_log import TableCondition
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
+from tests.readable_ids import readable
 
 
 @pytest.fixture
@@ -46,9 +47,32 @@ def look(path: str, **condition: Any) -> Any:
         ({"updated_since": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}, "waits"),
         ({"partition": {"day": "2026-01-02"}, "version": 2}, "waits"),
     ],
+    ids=[
+        "no condition",
+        "a version that is there",
+        "a version that is there, as text",
+        "a later version",
+        "a partition that is there",
+        "a partition that is not",
+        "changed since a day",
+        "changed since a moment to come",
+        "a partition that is there and a later version",
+    ],
 )
 def test_what_the_log_tells(path: str, condition: dict[str, Any], found: Any) -> None:
     assert look(path, **condition) == found
+
+
+@pytest.mark.parametrize(
+    "actions",
+    ['{"commitInfo": {"operation": "WRITE"}}\n', '{"txn": {"appId": "a", "version": 1}}\n', ""],
+    ids=["without a time", "without a word", "empty"],
+)
+def test_commits_that_do_not_say_when_they_were_made(path: str, actions: str) -> None:
+    """Those before them do; the newest was made no sooner."""
+    (Path(path) / "_delta_log" / f"{2:020}.json").write_text(actions)
+    assert look(path, updated_since="2026-01-01") == 2
+    assert look(path, updated_since=(datetime.now(UTC) + timedelta(hours=1)).isoformat()) == "waits"
 
 
 def test_a_table_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
@@ -88,6 +112,7 @@ def test_a_table_that_deltalake_cannot_read_fails_without_retries(path: str) -> 
         ({"updated_since": "yesterday"}, "no moment like"),
         ({"version": "latest"}, "whole number"),
     ],
+    ids=readable,
 )
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

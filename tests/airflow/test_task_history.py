@@ -9,6 +9,7 @@ import pytest
 
 from airflow_delta_merge.hooks.preparation import SHORT_SECONDS, Preparation
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
+from tests.readable_ids import readable
 
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
 
@@ -27,6 +28,15 @@ def told(result: Any) -> float | None:
         ([None], None),
         ({"of": "another version"}, None),
         ("a text", None),
+    ],
+    ids=[
+        "one merge",
+        "several merges",
+        "None",
+        "an empty result",
+        "a result without a merge",
+        "another version",
+        "a text",
     ],
 )
 def test_seconds_of_last_run(result: Any, seconds: float | None) -> None:
@@ -48,8 +58,9 @@ def test_no_merge_fails_for_want_of_a_hint() -> None:
         (SHORT_SECONDS + 1, []),
         (SHORT_SECONDS - 1, ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]),
     ],
+    ids=readable,
 )
-def test_only_what_was_short_does_without_the_second_compiler(seconds: float | None, options: list[str]) -> None:
+def test_only_short_merges_run_without_the_second_compiler(seconds: float | None, options: list[str]) -> None:
     preparation = Preparation("spark_default", {}, {})
     preparation.expected_seconds = seconds
     assert preparation._compiler_options() == options

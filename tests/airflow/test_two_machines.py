@@ -42,7 +42,7 @@ def test_each_machine_has_a_triggerer_for_its_tasks(airflow: Once) -> None:
     assert (airflow.result("once_deferrable_here", "here")["version"], applied(table)) == (1, 1)
 
 
-def test_a_triggerer_elsewhere_says_which_machines_they_are(airflow: Once) -> None:
+def test_a_triggerer_on_another_machine_fails_and_names_both_machines(airflow: Once) -> None:
     table = airflow.table("elsewhere")
     airflow.trigger("once_deferrable_source", "elsewhere", table=str(table), source="SELECT 1L AS id, 1L AS n")
     airflow.run_ended("once_deferrable_source", "elsewhere", "failed")

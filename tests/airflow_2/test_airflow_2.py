@@ -99,7 +99,7 @@ def test_links_and_rendered_statement(upserted: None) -> None:
     assert RenderedTaskInstanceFields.get_templated_fields(ti)["statement"].startswith("MERGE INTO")
 
 
-def test_a_clear_merges_again_also_in_a_run_that_goes_on(upserted: None) -> None:
+def test_a_cleared_task_merges_again_even_in_a_running_dag_run(upserted: None) -> None:
     clear("upsert", "day", "merge")
     wait_for(lambda: task_of("upsert", "day", "merge").state != "success")
     wait_for_task("upsert", "day", "merge")

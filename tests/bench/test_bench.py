@@ -74,7 +74,7 @@ def test_other_rows_are_a_failure(spark: SparkSession, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_failing_contestant_is_a_failure_and_stops_nobody(spark: SparkSession, home: Path) -> None:
+def test_a_failing_contestant_does_not_stop_the_others(spark: SparkSession, home: Path) -> None:
     result = run(spark, home, "small_table", Fails(), BuiltIn())
     assert len(result.outcomes["built-in"].seconds) == 1
     (failure,) = result.failures

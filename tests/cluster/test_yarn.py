@@ -293,7 +293,7 @@ def test_the_next_try_ends_what_a_deferred_one_has_left(cluster: Yarn, table: Pa
 
 
 @pytest.mark.slow
-def test_when_yarn_has_forgotten_it_the_result_decides_and_then_the_log(
+def test_an_application_forgotten_by_yarn_is_judged_by_its_result_then_its_log(
     cluster: Yarn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submitted_application, "UNKNOWN_SECONDS", 1.0)

@@ -104,9 +104,7 @@ def test_a_second_run_changes_nothing_and_the_rows_are_right(demo: subprocess.Co
     assert "Its rows are exactly those that the data rule gives for 2013-12-31 without any merge." in demo.stdout
 
 
-def test_each_run_but_the_first_knows_how_long_the_last_one_took(
-    demo: subprocess.CompletedProcess[str], folder: Path
-) -> None:
+def test_each_run_knows_the_duration_of_the_previous_run(demo: subprocess.CompletedProcess[str], folder: Path) -> None:
     logs = (folder / "airflow" / "logs" / f"dag_id={DAG_ID}").glob("run_id=*/task_id=merge/attempt=1.log")
     assert ["The last run merged in" in log.read_text() for log in sorted(logs)] == [False, True, True]
 

@@ -11,6 +11,7 @@ import pytest
 
 import flights_feed
 from flights_feed import KEYS, TABLE_COLUMNS, changes, snapshot
+from tests.readable_ids import readable
 
 KEY = list(KEYS)
 ACTUALS = ["dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"]
@@ -43,12 +44,14 @@ def test_changes_added_to_a_snapshot_give_the_next_snapshot(flights: pd.DataFram
         pd.testing.assert_frame_equal(in_order(table), in_order(snapshot(flights, day)))
 
 
-def test_adding_the_same_changes_again_changes_nothing(flights: pd.DataFrame, days: list[date]) -> None:
+def test_the_same_changes_twice_change_nothing(flights: pd.DataFrame, days: list[date]) -> None:
     table = snapshot(flights, days[1])
     pd.testing.assert_frame_equal(merged(table, changes(flights, days[1])), table)
 
 
-@pytest.mark.parametrize("day", [date(2013, 1, 1), date(2013, 1, 2), date(2013, 3, 10), date(2013, 12, 31)])
+@pytest.mark.parametrize(
+    "day", [date(2013, 1, 1), date(2013, 1, 2), date(2013, 3, 10), date(2013, 12, 31)], ids=readable
+)
 def test_any_day_of_the_year_follows_from_the_day_before(all_flights: pd.DataFrame, day: date) -> None:
     flights = all_flights[(pd.Timestamp(day) - all_flights["flight_date"]).dt.days < 40]
     before = snapshot(flights, day - timedelta(days=1))

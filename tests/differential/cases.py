@@ -22,9 +22,11 @@ class Table:
     :param then: further statements, with ``{t}`` for the table.
     :param confs: session settings while it is built.
     :param edits: texts of the log and what replaces them, at the end: for states that no statement leads to.
+    :param archive: or a table of ``tests/foreign/tables``, which comes as it is and has none of the above.
+    :param damage: what of :mod:`tests.foreign.damage` is done to its log, e.g. ``("bounds null in every 2nd file",)``.
     """
 
-    columns: str
+    columns: str = ""
     rows: tuple[str, ...] | str = ()
     files: int = 1
     partitioned_by: str = ""
@@ -33,6 +35,8 @@ class Table:
     then: tuple[str, ...] | str = ()
     confs: tuple[tuple[str, str], ...] | Mapping[str, str] = ()
     edits: tuple[tuple[str, str], ...] = ()
+    archive: str = ""
+    damage: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("rows", "then"):
@@ -44,6 +48,8 @@ class Table:
     @property
     def statements(self) -> list[str]:
         """The SQL that builds it, with ``{t}`` for the table."""
+        if self.archive:
+            return []
         create = f"CREATE TABLE {{t}} ({self.columns}) USING delta"
         if self.partitioned_by:
             create += f" PARTITIONED BY ({self.partitioned_by})"

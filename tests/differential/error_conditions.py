@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 _WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 
 
+class RecordedError(Exception):
+    """Stands for an error of the built-in that was recorded.
+
+    :param condition: its error condition.
+    """
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(condition)
+        self.condition = condition
+
+
 def error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     if not builtin.failed:
         yield f"ours fails, the built-in doesn't: {short(ours.error)}"
@@ -33,6 +44,8 @@ def error_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
 
 def error_condition(error: BaseException | None) -> str | None:
     """The error condition that tells what happened, e.g. ``DIVIDE_BY_ZERO``; the exception's class if there is none."""
+    if isinstance(error, RecordedError):
+        return error.condition
     error = _meant(error)
     if isinstance(error, MergeExecutionError):
         # Some of Delta's exceptions have no condition: there it must be the same exception at least.

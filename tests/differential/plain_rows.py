@@ -21,11 +21,18 @@ _PORTABLE_BITMAP = 1681511377  # what the serialized bitmap of a deletion vector
 
 
 def can_read_plainly(log: DeltaTableLog) -> bool:
-    """Whether the files alone tell the rows: no row ids to look at, no mapped names inside structs."""
+    """Whether the files alone tell the rows: no row ids to look at, no mapped names inside structs, none by writers
+    whose calendars, paths or partition values only Spark reads as it should."""
+    if log.start or any("Apache-Spark/4" not in _engine(commit) for commit in log.commits):
+        return False
     if log.enabled("delta.enableRowTracking") or "typeWidening" in json.dumps(log.protocol):
         return False
     mapped = log.metadata["configuration"].get("delta.columnMapping.mode", "none") != "none"
     return not mapped or all(isinstance(column["type"], str) for column in log.schema["fields"])
+
+
+def _engine(commit: list[Action]) -> str:
+    return next((action["commitInfo"].get("engineInfo", "") for action in commit if "commitInfo" in action), "")
 
 
 def read_plainly(

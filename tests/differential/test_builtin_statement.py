@@ -17,6 +17,7 @@ from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, MergeExecutionError, StaleMergeError
 from airflow_delta_merge.identity import MergeIdentity
 from tests.differential.meanwhile import Meanwhile
+from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def test_it_is_committed_once(spark: SparkSession, table: Path) -> None:
     assert versions(table) == 3
 
 
-def test_a_commit_of_which_nothing_is_told_is_no_success(spark: SparkSession, table: Path) -> None:
+def test_a_commit_without_a_record_fails_as_stale(spark: SparkSession, table: Path) -> None:
     session = spark.newSession()
     session.conf.set("spark.databricks.delta.write.txnAppId", "a")
     session.conf.set(TXN_VERSION, "64")
@@ -157,8 +158,9 @@ def test_our_engine_does_nothing_there(spark: SparkSession, table: Path) -> None
         ({"on_empty_source": "skip"}, None, "on_empty_source"),
         ({}, ["/"], "allowed_locations"),
     ],
+    ids=readable,
 )
-def test_what_needs_a_look_before_the_commit_is_refused(
+def test_options_checked_before_the_commit_are_refused(
     spark: SparkSession, table: Path, guards: dict[str, object], locations: list[str] | None, option: str
 ) -> None:
     config = MergeStatement(sql=statement(table, UPSERT), engine="builtin", guards=guards)  # type: ignore[arg-type]

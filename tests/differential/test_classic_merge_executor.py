@@ -174,7 +174,7 @@ DOUBLED = Case(
 
 
 @pytest.mark.parametrize("properties", [{}, FED, VECTORS], ids=["rewritten", "with change data", "marked"])
-def test_conditions_are_null_for_a_row_that_several_match(engines: Harness, properties: dict[str, str]) -> None:
+def test_an_ambiguous_row_with_null_conditions_fails(engines: Harness, properties: dict[str, str]) -> None:
     case = replace(DOUBLED, table=replace(DOUBLED.table, properties=properties))
     assert engines.check_anything(case) == "the built-in passes over an ambiguous match"
 
@@ -215,7 +215,7 @@ def test_change_data_beside_inserts(case: Case, engines: Harness) -> None:
     engines.check_like(with_feed, like=case)
 
 
-def test_change_data_of_deletes_that_come_thrice_beside_inserts(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_deleted_three_times_have_one_change_each(spark: SparkSession, tmp_path: Path) -> None:
     """THRICE deletes 2 and 3, once each, and inserts 40 twice: all of it, and nothing else, are changes."""
     for folder, properties in (("rewritten", FED), ("marked", {**FED, **VECTORS})):
         table = f"delta.`{tmp_path / folder}`"

@@ -199,7 +199,7 @@ def test_what_is_in_no_table(spark: SparkSession, folder: Path) -> None:
     assert columns(found) == {}
 
 
-def test_a_source_in_several_files_and_one_by_name(spark: SparkSession, folder: Path) -> None:
+def test_a_source_is_several_files_or_a_table(spark: SparkSession, folder: Path) -> None:
     (folder / "a.csv").write_text("id,v\n1,x\n")
     (folder / "b.csv").write_text("id,v\n2,y\n")
     options: dict[str, Any] = {"header": True, "inferSchema": True}

@@ -75,7 +75,7 @@ def test_the_latest_row_of_a_key_is_merged(spark: SparkSession, people: Callable
     )
 
 
-def test_rows_without_a_key_are_nobodys_duplicates(spark: SparkSession, people: Callable[[], str]) -> None:
+def test_rows_with_a_null_key_are_not_duplicates(spark: SparkSession, people: Callable[[], str]) -> None:
     twice = "SELECT CAST(NULL AS INT) AS id, 'x' AS name, age FROM VALUES (1), (1), (2) AS s(age)"
     both(
         spark,

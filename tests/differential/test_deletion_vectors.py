@@ -178,7 +178,7 @@ def test_statistics_of_marked_files(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 
-def test_unmatched_rows_with_null_keys_are_none_of_the_matched_ones(engines: Harness) -> None:
+def test_source_rows_with_null_keys_stay_unmatched(engines: Harness) -> None:
     """Delta 4.4 itself fails here (see trips_over_null_keys), unless it rewrites files."""
     case = Case(
         "null-safe keys, a target row whose keys are NULL and match nothing",

@@ -12,6 +12,7 @@ from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
 from tests.differential.tasks_of_stages import tasks_of_stages
+from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,9 @@ def test_other_tasks_than_sparks(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 
-@pytest.mark.parametrize(("files", "confs", "by_spark", "tasks"), [(8, EIGHT_FILES, 3, 4), (20, TWENTY_FILES, 20, 10)])
+@pytest.mark.parametrize(
+    ("files", "confs", "by_spark", "tasks"), [(8, EIGHT_FILES, 3, 4), (20, TWENTY_FILES, 20, 10)], ids=readable
+)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_as_many_tasks_as_there_should_be(
     spark: SparkSession, tmp_path: Path, files: int, confs: dict[str, str], by_spark: int, tasks: int, vectors: str
@@ -71,10 +74,10 @@ def test_as_many_tasks_as_there_should_be(
     rows.write.format("delta").option("delta.enableDeletionVectors", vectors).save(str(table))
     with session_settings(spark, {**confs, **IN_TWO_PHASES}):
         assert spark.read.format("delta").load(str(table)).rdd.getNumPartitions() == by_spark
-        source = "(SELECT id * 79 DIV 15 AS id, -1L AS v FROM range(16)) s"
+        source = f"(SELECT id * {80 // files} AS id, -1L AS v FROM range({files})) s"  # a key of each file
         with tasks_of_stages(spark) as found:
             result = merge_sql(spark, f"MERGE INTO delta.`{table}` t USING {source} ON t.id = s.id {DELETE}")
         assert {name: spark.conf.get(name) for name in confs} == confs, "the session keeps its settings"
-    assert (result.num_candidate_files, result.num_deleted_rows) == (files, 16)
+    assert (result.num_candidate_files, result.num_deleted_rows) == (files, files)
     assert tasks in found
     assert by_spark not in found

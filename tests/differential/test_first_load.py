@@ -135,6 +135,12 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
         ({}, {"spark.databricks.delta.stats.collect": "false"}),
         ({}, {"spark.deltaMerge.firstLoad.enabled": "false"}),
     ],
+    ids=[
+        "a key is a partition column",
+        "an identity column",
+        "no statistics are collected",
+        "first loads are switched off",
+    ],
 )
 def test_source_is_kept(
     spark: SparkSession, tmp_path: Path, table: Mapping[str, Any], settings: Mapping[str, str]
@@ -146,7 +152,14 @@ def test_source_is_kept(
     assert result.num_inserted_rows == 4
 
 
-@pytest.mark.parametrize("guards", [None, MergeGuards(fail_if=("num_inserted_rows > 4",))])
+@pytest.mark.parametrize(
+    "guards",
+    [None, MergeGuards(fail_if=("num_inserted_rows > 4",))],
+    ids=[
+        "without guards",
+        "with a guard",
+    ],
+)
 def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guards: MergeGuards | None) -> None:
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` ({COLUMNS}) USING delta").collect()
     config = MergeConfig(

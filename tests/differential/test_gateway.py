@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_each_thread_that_merges_gets_long_answers_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_long_answers_arrive_at_once_in_each_merging_thread(spark: SparkSession, tmp_path: Path) -> None:
     """TCP must not hold back the end of an answer until its beginning is acknowledged, 40 ms later."""
     path = tmp_path / "target"
     spark.range(3).write.format("delta").save(str(path))

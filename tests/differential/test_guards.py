@@ -27,6 +27,8 @@ from airflow_delta_merge.exceptions import (
     SourceExpectationError,
 )
 from tests.differential.delta_log import files_in
+from tests.differential.session_settings import session_settings
+from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +73,7 @@ def test_what_is_within_all_bounds_is_merged(spark: SparkSession, path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["num_deleted_rows", "num_inserted_rows", "num_affected_rows", "deleted_fraction"])
-def test_what_oversteps_a_bound_leaves_nothing_behind(spark: SparkSession, path: Path, name: str) -> None:
+def test_a_merge_that_trips_a_guard_leaves_no_files(spark: SparkSession, path: Path, name: str) -> None:
     before, value = files_in(path), WITHIN[name]
     with pytest.raises(MergeGuardError, match=rf"guard {name} > .*\b{name} is {value}[,.]"):
         run(spark, path, fail_if={**WITHIN, name: value * 0.99})
@@ -86,12 +88,18 @@ def test_a_condition_may_join_several_counts(spark: SparkSession, path: Path) ->
 
 
 def test_insert_only_merges_are_guarded(spark: SparkSession, path: Path) -> None:
-    with pytest.raises(MergeGuardError, match="num_inserted_rows is 6"):
+    with pytest.raises(MergeGuardError, match=r"num_inserted_rows is 6.* 1 of 4 files were searched") as stopped:
+        run(spark, path, UPSERT[1:], fail_if={"num_inserted_rows": 5})
+    assert "deltaMerge.pruneBySource.enabled=false" in str(stopped.value)
+    with (
+        session_settings(spark, {"spark.deltaMerge.pruneBySource.enabled": "false"}),
+        pytest.raises(MergeGuardError, match=r"clear the task\.$"),
+    ):
         run(spark, path, UPSERT[1:], fail_if={"num_inserted_rows": 5})
     assert run(spark, path, UPSERT[1:], fail_if={"num_inserted_rows": 6}) == (0, 0, 6)
 
 
-def test_fractions_of_an_empty_target_are_unknown_and_stop_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_fractions_of_an_empty_target_never_trip_a_guard(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'empty'}` (id BIGINT, v STRING) USING delta").collect()
     assert run(spark, tmp_path / "empty", UPSERT, fail_if={"inserted_fraction": 0.1}) == (0, 0, 11)
 
@@ -104,7 +112,7 @@ def test_fractions_of_an_empty_target_are_unknown_and_stop_nothing(spark: SparkS
         ("num_deleted_rows >", "is not a SQL expression"),
     ],
 )
-def test_a_wrong_condition_is_told_before_anything_is_read(
+def test_a_wrong_guard_condition_fails_before_reading(
     spark: SparkSession, path: Path, condition: str, sentence: str
 ) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
@@ -155,8 +163,9 @@ def test_a_source_that_is_as_expected_is_merged(spark: SparkSession, path: Path)
         ({"columns": {"id": "int", "day": "date", "v": "binary"}}, "day is string, not date; v is string, not binary."),
         ({"columns": {"month": "int"}, "not_null": ["year"]}, "there is no column year; there is no column month."),
     ],
+    ids=readable,
 )
-def test_a_source_that_is_not_leaves_nothing_behind(
+def test_a_source_that_fails_its_expectations_leaves_no_files(
     spark: SparkSession, path: Path, expected: dict[str, Any], told: str
 ) -> None:
     before = files_in(path)
@@ -174,6 +183,7 @@ def test_a_source_that_is_not_leaves_nothing_behind(
         ("rows", ['{"id": "2", "day": null, "v": "secret 5"}', '{"id": "1", "day": "tue", "v": "secret 2"}']),
         ("none", []),
     ],
+    ids=readable,
 )
 def test_the_log_shows_some_of_the_rows(
     spark: SparkSession, path: Path, log: pytest.LogCaptureFixture, sample: str, rows: list[str]
@@ -187,13 +197,13 @@ def test_the_log_shows_some_of_the_rows(
     assert len([line for line in said if line.startswith("{")]) <= 2 * SAMPLE_SIZE
 
 
-def test_what_the_merge_does_not_use_is_looked_at_too(spark: SparkSession, path: Path) -> None:
+def test_expected_columns_outside_the_merge_are_checked(spark: SparkSession, path: Path) -> None:
     source = "SELECT id, 'new' AS v, named_struct('mail', nullif(id, 20)) AS who, 1 AS `a.b` FROM range(15, 26)"
     with pytest.raises(SourceExpectationError, match=r"who.mail is NULL in 1 row; 11 rows share `a.b` with others"):
         expect(spark, path, f"SELECT *, false AS gone FROM ({source})", unique=["`a.b`"], not_null=["who.mail"])
 
 
-def test_a_row_is_told_by_what_the_condition_compares(
+def test_the_log_identifies_a_row_by_the_compared_columns(
     spark: SparkSession, path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(SourceExpectationError, match="v is NULL in 1 row, of 3 rows"):
@@ -218,7 +228,7 @@ def test_values_of_a_sample_are_one_line_each_and_short(
     assert len(line) < 200
 
 
-def test_columns_are_looked_at_before_anything_is_read(spark: SparkSession, path: Path) -> None:
+def test_expected_columns_are_checked_before_reading(spark: SparkSession, path: Path) -> None:
     failing = "SELECT raise_error('read') AS id, 'new' AS v"
     with pytest.raises(SourceExpectationError, match="v is string, not int"):
         run(spark, path, INSERTS, failing, expect_source={"columns": {"v": "int"}})

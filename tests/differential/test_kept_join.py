@@ -74,7 +74,7 @@ def test_no_stage_more_for_more_files(spark: SparkSession, tmp_path: Path, kind:
 
 
 @pytest.mark.parametrize(("cores", "how"), [(2, "joined once"), (8, "the source is broadcast")])
-def test_the_more_cores_the_fewer_files_are_left_to_one_task(
+def test_more_cores_leave_fewer_files_to_one_task(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, how: str
 ) -> None:
     table = tmp_path / "t"
@@ -82,7 +82,7 @@ def test_the_more_cores_the_fewer_files_are_left_to_one_task(
     monkeypatch.setattr(Gateway, "default_parallelism", cores)
     source = "(SELECT id * 10 AS id, -1L AS v FROM range(21)) s"
     with session_settings(spark, IN_TWO_PHASES):
-        result, _ = merged_as_by_the_builtin(
+        result = merged_as_by_the_builtin(
             spark, table, tmp_path / "merged", f"MERGE INTO {{t}} t USING {source} ON t.id = s.id {UPSERT}"
         )
     assert (result.num_touched_files, result.num_updated_rows, result.num_inserted_rows) == (20, 20, 1)

@@ -116,7 +116,17 @@ def _search_plan(spark: SparkSession, path: Path, on: str, settings: dict[str, s
         ("t.id = s.id", {"keyFilterFromRows": "{rows_of_a_core}", "broadcastBytes": "0"}, True),
         ("t.id = s.id", {"keyFilterFromRows": "{a_quarter}"}, True),
         ("t.id = s.id AND t.name = CAST(s.id AS STRING)", {"keyFilterFromRows": "{rows_of_a_core}"}, True),
-    ],
+    ], ids=[
+        "forced",
+        "forced, pruning by the source off",
+        "forced, a floating-point key",
+        "forced, no equality",
+        "too few rows by default",
+        "a broadcast number, as many rows as a core is worth",
+        "a shuffled number, as many rows as a core is worth",
+        "a broadcast number, four times as many rows",
+        "a broadcast number and a text, as many rows as a core is worth",
+    ]
 )  # fmt: skip
 def test_the_filter_is_used_where_it_is_worth_it(
     spark: SparkSession, tmp_path: Path, on: str, settings: dict[str, str], used: bool
@@ -136,6 +146,11 @@ def test_the_filter_is_used_where_it_is_worth_it(
         (19, {}, False),
         (20, {"spark.deltaMerge.pruneBySource.enabled": "false"}, False),
     ],
+    ids=[
+        "many rows",
+        "a row less",
+        "many rows, pruning by the source off",
+    ],
 )
 def test_many_rows_to_insert_are_joined_with_what_the_filter_leaves(
     spark: SparkSession,
@@ -151,6 +166,6 @@ def test_many_rows_to_insert_are_joined_with_what_the_filter_leaves(
     source = f"(SELECT id * 8 AS id, concat('v', if(id % 2 = 0, 0, id * 8)) AS v FROM range({rows}))"
     merge = f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id AND t.v = s.v WHEN NOT MATCHED THEN INSERT *"
     with session_settings(spark, {**FORCED, **settings}):
-        result, _ = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
+        result = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
     assert ("the source is joined with the candidate files" in result.executor_reason) is is_shuffled
     assert 0 < result.num_inserted_rows < rows

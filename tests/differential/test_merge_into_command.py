@@ -104,6 +104,18 @@ def test_already_executed(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 
+def test_the_second_try_of_an_idempotent_transaction_does_nothing(
+    spark: SparkSession, people: Callable[[], str]
+) -> None:
+    """Both tries by ours, so that the transaction of the first must be in the log."""
+    table = f"delta.`{people()}`"
+    statement = f"MERGE INTO {table} AS t USING (SELECT * FROM {STRANGERS}) AS s ON t.id = s.id {UPSERT}"
+    with session_settings(spark, TRANSACTION):
+        first, second = merge_sql(spark, statement), merge_sql(spark, statement)
+    assert (first.num_inserted_rows, second.num_affected_rows, second.version) == (2, 0, None)
+    assert spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").head()["version"] == first.version
+
+
 @pytest.mark.parametrize("case", SCHEMA_CHANGED, ids=str)
 def test_schema_changed_since_analysis(case: Case, engines: Harness) -> None:
     engines.check(case)
@@ -165,16 +177,39 @@ def test_cached_plans_of_the_target_are_cached_again(spark: SparkSession, people
     assert ages["ours"][:2] == (120, 220)
 
 
-@pytest.mark.parametrize("switch", ["true", "false"])
-def test_repartition_before_write(switch: str, spark: SparkSession, tmp_path: Path, engines: Harness) -> None:
+REPARTITION = "spark.databricks.delta.merge.repartitionBeforeWrite.enabled"
+
+
+@pytest.mark.parametrize(("switch", "num_files"), [("true", 3), ("false", 6)])
+def test_repartition_before_write(
+    switch: str, num_files: int, spark: SparkSession, tmp_path: Path, engines: Harness
+) -> None:
     """On, each partition gets one file, though both tasks of the source have rows of it; off, each task writes one."""
     files = {}
-    confs = {"spark.databricks.delta.merge.repartitionBeforeWrite.enabled": switch}
     for engine, run in (("ours", lambda statement: merge_sql(spark, statement)), ("builtin", spark.sql)):
         path = tmp_path / engine
         spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, p BIGINT) USING delta PARTITIONED BY (p)")
-        with session_settings(engines.spark, confs):
+        with session_settings(engines.spark, {REPARTITION: switch}):
             run(f"MERGE INTO delta.`{path}` t USING (SELECT id, id % 3 AS p FROM range(0, 60, 1, 2)) s "
                 "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
         files[engine] = len(list(path.glob("p=*/*.parquet")))
-    assert files == {"ours": 3, "builtin": 3} if switch == "true" else {"ours": 6, "builtin": 6}
+    assert files == {"ours": num_files, "builtin": num_files}
+
+
+@pytest.mark.parametrize(("switch", "num_files"), [("true", 3), ("false", 6)])
+def test_repartition_before_write_of_touched_files(
+    switch: str, num_files: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two files in each of three partitions, read by six tasks: off, each of them writes its few rows by itself."""
+    path, deletes = tmp_path / "t", "WHEN MATCHED THEN DELETE"
+    rows = spark.range(0, 60, 1, 2).selectExpr("id", "id % 3 AS p")
+    rows.write.format("delta").partitionBy("p").save(str(path))
+    before = set(path.glob("p=*/*.parquet"))
+    assert len(before) == 6
+    in_six_tasks = {"spark.sql.files.openCostInBytes": str(128 * 1024 * 1024)}
+    in_two_phases = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.onePass.enabled": "false"}
+    with session_settings(spark, {REPARTITION: switch, **in_six_tasks, **in_two_phases}):
+        source = "(SELECT id * 10 + id DIV 3 AS id FROM range(6)) s"  # 0, 10, 20, 31, 41, 51: one row of each file
+        result = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING {source} ON t.id = s.id {deletes}")
+    assert result.num_touched_files == 6
+    assert len(set(path.glob("p=*/*.parquet")) - before) == num_files

@@ -120,7 +120,7 @@ def test_two_source_rows_for_one_row_are_an_error_and_no_file_is_left(spark: Spa
     assert len(data_files(table)) == FILES
 
 
-def test_an_ambiguous_match_is_told_before_a_values_error(spark: SparkSession, table: Path) -> None:
+def test_an_ambiguous_match_is_reported_before_a_value_error(spark: SparkSession, table: Path) -> None:
     source = "SELECT id, id AS v FROM range(40) UNION ALL SELECT 7, 8"
     clauses = "WHEN MATCHED THEN UPDATE SET v = 1 / (s.v - 3)"
     with pytest.raises(MergeExecutionError) as raised:
@@ -185,7 +185,7 @@ def test_a_source_that_replaces_much_of_a_few_files_is_merged_in_one_pass(
     assert (result.num_touched_files, result.num_updated_rows) == (FILES, 20)
 
 
-def test_a_plan_tells_of_two_phases_where_guards_ask_for_them(spark: SparkSession, table: Path) -> None:
+def test_a_plan_with_guards_shows_two_phases(spark: SparkSession, table: Path) -> None:
     merge_statement = MergeStatement(
         sql=statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", UPSERT),
         guards=MergeGuards(fail_if=("num_updated_rows > 20",)),

@@ -85,9 +85,14 @@ def test_a_plan_explains_itself_on_request(spark: SparkSession, tmp_path: Path) 
         ({}, ["part"], True),
         ({"planOnce.enabled": "false"}, [], True),
         ({"broadcastBytes": "0"}, [], True),
-    ],
+    ], ids=[
+        "a small source",
+        "a partitioned table",
+        "planning once is switched off",
+        "a large source",
+    ]
 )  # fmt: skip
-def test_queries_are_planned_once_where_there_is_nothing_to_adapt_to(
+def test_queries_of_small_sources_are_planned_once(
     spark: SparkSession, tmp_path: Path, settings: dict[str, str], partitioned_by: list[str], adapts: bool
 ) -> None:
     """Spark's explanation names the adaptive plan; what one asks the session for besides stays as it was."""

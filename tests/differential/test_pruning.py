@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +14,9 @@ import pytest
 from airflow_delta_merge.engine import merge_sql, pruning
 from airflow_delta_merge.engine.delta_jvm import table_files
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
-from tests.differential.both_engines import merged_as_by_the_builtin
+from tests.differential.both_engines import merged_as_by_the_builtin, rows_by_the_builtin
 from tests.differential.session_settings import session_settings
+from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 FILES, ROWS_A_FILE = 16, 100
 COLUMNS = """
-    id, CAST(id AS INT) AS small, CAST(id AS DECIMAL(12, 2)) / 4 AS price,
+    id, CAST(id AS INT) AS small, CAST(id / 4 AS DECIMAL(12, 2)) AS price,
     date_add(DATE'2024-01-01', CAST(id AS INT)) AS day,
     timestamp_seconds(id * 3600) AS at, CASE WHEN id % 100 <> 7 THEN id END AS gap, lpad(id, 6, '0') AS code, id AS v
 """
@@ -48,6 +50,10 @@ class Prune(NamedTuple):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def merge(self) -> str:
+        return MERGE.replace("{s}", self.source).replace("{on}", self.on)
 
 
 def ids(*values: str) -> str:
@@ -140,17 +146,17 @@ BY = {
 }
 
 
-@pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_candidate_files(case: Prune, by: str, spark: SparkSession, table: Path, tmp_path: Path) -> None:
-    with session_settings(spark, BY[by]):
-        check(case, spark, table, tmp_path)
+def test_candidate_files(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    """Whoever tells the statistics."""
+    builtin = rows_by_the_builtin(spark, table, tmp_path, case.merge)
+    for by, settings in BY.items():
+        with session_settings(spark, settings):
+            check(case, spark, table, tmp_path / by, builtin)
 
 
-def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None:
-    result, _ = merged_as_by_the_builtin(
-        spark, table, tmp_path, MERGE.replace("{s}", case.source).replace("{on}", case.on)
-    )
+def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path, builtin: Counter[str] | None = None) -> None:
+    result = merged_as_by_the_builtin(spark, table, tmp_path, case.merge, builtin)
     assert (result.num_files_before_skipping, result.num_candidate_files) == (FILES, case.files)
 
 
@@ -163,6 +169,7 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path) -> None
         (2, [(1, 9), (20, 21)]),
         (1, [(1, 21)]),
     ],
+    ids=readable,
 )
 def test_the_widest_gaps_between_clusters_stay(most: int, ranges: list[Range]) -> None:
     assert with_widest_gaps([(1, 2), (5, 5), (7, 9), (20, 21)], most=most) == ranges
@@ -197,8 +204,14 @@ def searches_for_clusters(
         (ids("5, 105", "1505, 1605"), 3, [40, 200]),
         ("SELECT {columns} FROM range(5, 15)", 1, []),
     ],
+    ids=[
+        "a sample of the rows is in most files",
+        "a sample of neighbours is in most files",
+        "a sample is in few files: all rows are looked at",
+        "too few rows for a sample",
+    ],
 )
-def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
+def test_a_sample_of_rows_decides_whether_to_look_for_clusters(
     source: str,
     files: int,
     looked_at: list[int],
@@ -214,7 +227,7 @@ def test_some_of_many_rows_tell_that_there_are_no_clusters_to_look_for(
     assert found == looked_at
 
 
-def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
+def test_scattered_keys_are_not_searched_for_clusters(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "t"
@@ -227,7 +240,7 @@ def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
     source = "(SELECT id * 7 % 800 AS anywhere, id FROM VALUES (3), (790) AS (id))"
     merge = f"MERGE INTO {{t}} t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 1"
     with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0"}):
-        result, _ = merged_as_by_the_builtin(spark, table, tmp_path / "merged", merge)
+        result = merged_as_by_the_builtin(spark, table, tmp_path / "merged", merge)
     assert looked_at == [["id"]]
     assert (result.num_candidate_files, result.num_touched_files) == (2, 2)
 
@@ -241,8 +254,13 @@ def test_no_clusters_are_looked_for_of_keys_that_lie_anywhere(
         # All that the table has but for one row is in one 64th of its range.
         (ids("5, 15", "1505, 1515"), [1_000_000], [["id"]], 2),
     ],
+    ids=[
+        "keys in each part of the range",
+        "a gap in the range",
+        "a stray key in the table",
+    ],
 )
-def test_no_clusters_are_looked_for_of_keys_that_fill_their_range(
+def test_keys_that_fill_their_range_are_not_searched_for_clusters(
     source: str,
     stray: list[int],
     looked_at: list[list[str]],
@@ -260,7 +278,7 @@ def test_no_clusters_are_looked_for_of_keys_that_fill_their_range(
         )
     found = searches_for_clusters(monkeypatch, lambda _, keys: [key.target_name for key in keys])
     merge = MERGE.replace("{s}", source).replace("{on}", "t.id = s.id")
-    result, _ = merged_as_by_the_builtin(spark, copy, tmp_path / "merged", merge)
+    result = merged_as_by_the_builtin(spark, copy, tmp_path / "merged", merge)
     assert found == looked_at
     assert result.num_candidate_files == files
 
@@ -286,22 +304,21 @@ def test_checksum_file_and_log_tell_what_deltas_job_does(name: str, spark: Spark
     spark.sql(f"CREATE TABLE {table} (id INT, short STRING, long STRING) USING delta TBLPROPERTIES ({told or 'a = 1'})")
     columns = "CAST(id AS INT) AS id, concat(repeat('x', 20), lpad(id, 3, '0')) AS short, " \
         "concat(repeat('x', 40), lpad(id, 3, '0')) AS long"  # fmt: skip
-    for first in range(0, 30, 10):
-        spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range({first}, {first + 10}, 1, 1)")
+    spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range(0, 30, 1, 3)")
     spark.sql(f"DELETE FROM {table} WHERE id = 13")
-    merge = f"MERGE INTO {table} t USING (SELECT {columns} FROM range(14, 16)) s ON {on} WHEN MATCHED AND s.id = 14 " \
+    merge = f"MERGE INTO {{t}} t USING (SELECT {columns} FROM range(14, 16)) s ON {on} WHEN MATCHED AND s.id = 14 " \
         "THEN UPDATE SET short = 'new'"  # fmt: skip
     found = []
-    for settings in BY.values():
+    for by, settings in BY.items():
+        shutil.copytree(tmp_path / "t", tmp_path / by)
         with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **settings}):
-            result = merge_sql(spark, merge)
+            result = merge_sql(spark, merge.format(t=f"delta.`{tmp_path / by}`"))
         found.append((result.num_candidate_files, result.num_updated_rows))
-        spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {result.version_read}")
     assert found == [(files, 1)] * len(BY)
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_files_with_much_to_tell_are_chosen_by_deltas_job(
+def test_files_with_large_statistics_are_chosen_by_deltas_job(
     vectors: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the log says of two files is more than shall be handed over, of one it isn't."""
@@ -322,7 +339,7 @@ def test_files_with_much_to_tell_are_chosen_by_deltas_job(
     monkeypatch.setattr(table_files, "_MOST_CHARACTERS", 400)
     with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **BY["the log"]}):
         for ids, files in (("3, 4", 1), ("3, 14", 2)):
-            result, _ = merged_as_by_the_builtin(spark, table, tmp_path / ids, merge.replace("{ids}", ids))
+            result = merged_as_by_the_builtin(spark, table, tmp_path / ids, merge.replace("{ids}", ids))
             assert result.num_candidate_files == files
     assert handed_over == [1]
 
@@ -341,8 +358,8 @@ def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Pat
     spark.createDataFrame([(text, "new") for text in wanted], "t STRING, v STRING").createOrReplaceTempView("wanted")
     merge = "MERGE INTO {t} t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
     with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.clusterKeysFrom": "1"}):
-        _, rows = merged_as_by_the_builtin(spark, texts, tmp_path, merge)
-    assert sum(row.v == "new" for row in rows) == len(wanted)
+        result = merged_as_by_the_builtin(spark, texts, tmp_path, merge)
+    assert result.num_updated_rows == len(wanted)
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +373,7 @@ def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-def test_who_wants_no_file_left_out_by_statistics_gets_none(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_all_files_are_searched_when_stats_skipping_is_off(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     shutil.copytree(table, tmp_path / "t")
     statement = MERGE.format(t=f"delta.`{tmp_path / 't'}`", s=ids("250, 260"), on="t.id = s.id")
     with session_settings(spark, {"spark.databricks.delta.stats.skipping": "false"}):

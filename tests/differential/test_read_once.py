@@ -95,6 +95,14 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
         ({}, "t.id = s.id", {"spark.deltaMerge.joinOnceBytes": "0"}),
         ({}, "t.id = s.id", {"spark.deltaMerge.useChecksum.enabled": "false"}),  # nobody knows its rows then
     ],
+    ids=[
+        "a key is a partition column",
+        "an identity column",
+        "no statistics are collected",
+        "insert-only merges are not optimised",
+        "the table is not small",
+        "the table's rows are not listed",
+    ],
 )
 def test_source_is_kept(
     spark: SparkSession, tmp_path: Path, table: Mapping[str, str], on: str, settings: Mapping[str, str]
@@ -151,7 +159,18 @@ LARGE = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.broadcastBytes
                                                              "spark.deltaMerge.useChecksum.enabled": "false"}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.broadcastBytes": "1000000"}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.readOnce.enabled": "false"}, False),
-    ],
+    ], ids=[
+        "whole files",
+        "whole files, a computed column, two keys",
+        "each file has keys of its own",
+        "each file has values of its own of one of two keys",
+        "a source far smaller than the table",
+        "a filtered source",
+        "no equality",
+        "the files' statistics are not listed",
+        "the source is broadcast",
+        "reading once is switched off",
+    ]
 )  # fmt: skip
 def test_a_large_source_whose_keys_may_be_in_any_file_is_not_kept(
     spark: SparkSession,
@@ -172,13 +191,20 @@ def test_a_large_source_whose_keys_may_be_in_any_file_is_not_kept(
     read = source.format(**{name: f"parquet.`{tmp_path / name}`" for name in ("s", "one")})
     merge = f"MERGE INTO {{t}} t USING ({read}) s ON {on} {INSERT}"
     with session_settings(spark, {**LARGE, **settings}):
-        result, _ = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
+        result = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
     assert (result.executor_reason == LARGE_SOURCE) is is_read_once
     assert (result.source_materialization_reason == READ_ONCE) is is_read_once
     assert result.num_inserted_rows > 0
 
 
-@pytest.mark.parametrize("guards", [None, MergeGuards(fail_if=("num_inserted_rows > 5",))])
+@pytest.mark.parametrize(
+    "guards",
+    [None, MergeGuards(fail_if=("num_inserted_rows > 5",))],
+    ids=[
+        "without guards",
+        "with a guard",
+    ],
+)
 def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guards: MergeGuards | None) -> None:
     table_of(spark, tmp_path, rows=100)
     config = MergeConfig(

@@ -56,7 +56,7 @@ def test_without_pruning_by_source_every_file_is_searched(spark: SparkSession, t
         assert merged(spark, table).num_candidate_files == FILES
 
 
-def test_a_small_table_is_pruned_by_one_range_unless_told_otherwise(spark: SparkSession, table: str) -> None:
+def test_a_small_table_is_pruned_by_one_range_by_default(spark: SparkSession, table: str) -> None:
     # 3 and 35 lie in the first and the last file: one range from 3 to 35 meets all four.
     assert merged(spark, table).num_candidate_files == FILES
 
@@ -146,6 +146,6 @@ def test_what_was_joined_once_is_given_back(spark: SparkSession, table: str) -> 
 @pytest.mark.parametrize(
     ("name", "value"), [("pruneBySource.enabled", "maybe"), ("broadcastBytes", "64m"), ("clusterKeysFrom", "-1")]
 )
-def test_a_wrong_value_is_told_before_anything_is_read(spark: SparkSession, table: str, name: str, value: str) -> None:
+def test_a_wrong_value_fails_before_reading(spark: SparkSession, table: str, name: str, value: str) -> None:
     with setting(spark, name, value), pytest.raises(MergeConfigError, match=f"spark.deltaMerge.{name} is '{value}'"):
         merge_sql(spark, UPDATE.format(t=table))

@@ -67,7 +67,7 @@ def test_a_source_that_delta_trusts_is_kept_for_this_engines_own_reason(
     ],
     ids=["auto", "all", "none"],
 )
-def test_deltas_reason_is_told_for_a_source_of_plain_files(
+def test_the_result_has_deltas_reason_to_materialize_plain_files(
     spark: SparkSession, table: str, parquet_source: str, settings: dict[str, str], reason: str
 ) -> None:
     with session_settings(spark, settings):

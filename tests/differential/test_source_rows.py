@@ -61,6 +61,12 @@ NULL_SAFE = Case(
     table=Table("k INT, v INT", ("(1, 0), (NULL, 0)", "(4, 0)")),
     source="VALUES (CAST(NULL AS INT), 1), (4, 0) AS s(k, v)", on="t.k <=> s.k",
 )  # fmt: skip
+#: Whose statistics are listed, as the second key chooses files by them.
+NULL_SAFE_BESIDE = Case(
+    "source of touched files: NULL equals NULL, beside another key", "WHEN MATCHED AND s.v > 0 THEN UPDATE SET v = s.v",
+    does="update", table=Table("k INT, j INT, v INT", ("(1, 1, 0), (NULL, 1, 0)", "(4, 4, 0)")),
+    source="VALUES (CAST(NULL AS INT), 1, 1), (4, 4, 0) AS s(k, j, v)", on="t.k <=> s.k AND t.j = s.j",
+)  # fmt: skip
 PARTITIONS = Case(
     "source of touched files: a partition without a value beside one with", UPSERT, does="update, insert",
     table=Table("k INT, p STRING, v INT", ("(1, 'a', 0), (1, NULL, 0)", "(2, 'b c', 0)"), partitioned_by="p"),
@@ -75,6 +81,7 @@ CASES = [
     _of_key(INTEGERS, "WHEN MATCHED AND s.v > 0 THEN UPDATE SET v = s.v "
             "WHEN NOT MATCHED BY SOURCE AND t.k = 1 THEN DELETE"),
     NULL_SAFE,
+    NULL_SAFE_BESIDE,
     PARTITIONS,
 ]  # fmt: skip
 
@@ -94,7 +101,14 @@ def test_no_match_is_left_out(case: Case, engines: Harness) -> None:
         (20, {"narrowSourceFromRows": "0", "pruneBySource.enabled": "false"}, False),
         # Rows of two of three files change: most of the source is needed.
         (30, {"narrowSourceFromRows": "20"}, False),
-    ],
+    ], ids=[
+        "forced",
+        "as many rows as the setting asks for",
+        "a row less than the setting asks for",
+        "too few rows by default",
+        "forced, pruning by the source off",
+        "most files are touched",
+    ]
 )  # fmt: skip
 def test_the_source_is_narrowed_where_it_is_worth_it(
     spark: SparkSession, tmp_path: Path, rows: int, settings: dict[str, str], narrowed: bool

@@ -11,7 +11,8 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
-from tests.differential.harness import Harness
+from tests.differential.harness import WAYS, Harness
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,6 +172,29 @@ def test_a_dataframe(spark: SparkSession, tmp_path: Path) -> None:
         return sorted(map(str, spark.read.format("delta").load(str(path)).collect()))
 
     assert _by_both(run, tmp_path) == ["Row(id=1, v='a')", "Row(id=2, v='xx')", "Row(id=3, v='yy')"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_source_row_is_computed_once(way: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Computed again it might be another row: the search would find one, and the other would be written."""
+    spark.createDataFrame([(1, 0), (2, 0)], "id INT, v INT").write.format("delta").save(str(tmp_path / "t"))
+    computed = spark.sparkContext.accumulator(0)
+
+    def new_value(number: int) -> int:
+        computed.add(1)
+        return number * 10
+
+    spark.udf.register("new_value", new_value, "int")
+    source = "(SELECT id, new_value(id) AS v FROM VALUES (2), (3), (4) AS s(id))"
+    with session_settings(spark, WAYS[way]):
+        merge_sql(spark, f"MERGE INTO delta.`{tmp_path / 't'}` t USING {source} s ON t.id = s.id {UPSERT}")
+    assert sorted(map(tuple, spark.read.format("delta").load(str(tmp_path / "t")).collect())) == [
+        (1, 0),
+        (2, 20),
+        (3, 30),
+        (4, 40),
+    ]
+    assert computed.value == 3
 
 
 @pytest.mark.slow

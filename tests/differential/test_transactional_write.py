@@ -122,7 +122,7 @@ def test_job_statistics_are_those_of_what_was_written(
     monkeypatch.setattr(MergeTransaction, "commit", commit)
     case = _point("job statistics", replace(TABLE, partitioned_by="p", properties=properties))
     path = engines.home / f"statistics_{len(properties)}_{'_'.join(properties)}"
-    outcome = engines._run(case, path, engines._merge_ours)
+    outcome = engines.runner.run(case, path, engines.merge_ours)
     assert outcome.error is None
     added = [add for add in outcome.after.actions("add", since=outcome.before.version) if not add.get("deletionVector")]
     changes = outcome.after.actions("cdc", since=outcome.before.version)
@@ -157,6 +157,6 @@ def test_rows_that_stay_in_their_partition_are_not_shuffled(
     merge = f"MERGE INTO {{t}} t USING (SELECT id, 'a' AS p, 'new' AS v FROM range(0, 80000, 200)) s ON {on} " \
         f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT *"  # fmt: skip
     with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0"}):
-        result, _ = merged_as_by_the_builtin(spark, one_large_partition, tmp_path, merge)
+        result = merged_as_by_the_builtin(spark, one_large_partition, tmp_path, merge)
     assert result.num_touched_files == 2
     assert (result.num_added_files == 1) is shuffles  # one task for one partition

@@ -101,6 +101,11 @@ OTHER_TYPES = [
          source="VALUES (1.1000, 30), (1.101, 40) AS s(k, v)"),
     Case("DATE key = TIMESTAMP source", UPDATE_V, does="update", table=DATES, on="t.k = s.k",
          source="VALUES (TIMESTAMP'2024-01-01 00:00:00', 5), (TIMESTAMP'2024-06-01 00:00:01', 6) AS s(k, v)"),
+    Case("TIMESTAMP keys less than a second apart", UPDATE_V, does="update", on="t.k = s.k",
+         table=Table("k TIMESTAMP, v INT", ("(TIMESTAMP'2024-01-01 00:00:00.000001', 1)",
+                                            "(TIMESTAMP'2024-01-01 00:00:00.999999', 2)")),
+         source="VALUES (TIMESTAMP'2024-01-01 00:00:00.000001', 5), (TIMESTAMP'2024-01-01 00:00:00.999999', 6), "
+                "(TIMESTAMP'2024-01-01 00:00:00.5', 7) AS s(k, v)"),
     Case("DATE key = STRING source", UPDATE_V, does="update", table=DATES, on="t.k = s.k",
          source="VALUES ('2024-01-01', 5), ('2024-6-1', 6) AS s(k, v)"),
     Case("TIMESTAMP key = DATE source in another time zone", UPDATE_V, does="update", table=STAMPS, on="t.k = s.k",

@@ -94,6 +94,9 @@ def _texts() -> list[str]:
                 texts.append(re.sub(r"%[.\d]*[sdf]", "…", node.value))
             elif isinstance(node, ast.JoinedStr):
                 texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values))
+    for path in PACKAGE.rglob("*.java"):
+        parts = re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text(encoding="utf-8"))
+        texts.append("…".join(parts))
     return texts
 
 

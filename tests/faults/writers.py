@@ -1,10 +1,13 @@
 """Concurrent writers on a table, threads of one Spark: ``python -m tests.faults.writers TABLE FIRST COUNT MERGES``.
 
 Each writer counts up its own row (in a partition that nobody else changes) and a row of all writers, by turns.
+Properties of Spark may come as JSON in the environment variable ``SPARK_PROPERTIES``.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,12 +26,12 @@ if TYPE_CHECKING:
 SHARED = "shared"
 
 
-def merges_of(spark: SparkSession, table: Path, writer: str, merges: int) -> list[MergeResult]:
+def merges_of(spark: SparkSession, table: Path | str, writer: str, merges: int) -> list[MergeResult]:
     """All merges of one writer, one after the other."""
     return [_merge(spark, table, writer, SHARED if number % 2 else writer, number) for number in range(merges)]
 
 
-def _merge(spark: SparkSession, table: Path, writer: str, row: str, number: int) -> MergeResult:
+def _merge(spark: SparkSession, table: Path | str, writer: str, row: str, number: int) -> MergeResult:
     config = MergeConfig(
         target=str(table),
         source=f"SELECT '{row}' AS part, '{row}' AS id, 1L AS n",
@@ -39,7 +42,7 @@ def _merge(spark: SparkSession, table: Path, writer: str, row: str, number: int)
     return engine.merge(spark, config, identity=identity, max_commit_attempts=100)
 
 
-def run(spark: SparkSession, table: Path, writers: list[str], merges: int) -> dict[str, list[MergeResult]]:
+def run(spark: SparkSession, table: Path | str, writers: list[str], merges: int) -> dict[str, list[MergeResult]]:
     """Let writers run at the same time, each in a session of its own; their results."""
     with ThreadPoolExecutor(len(writers)) as pool:
         started = {name: pool.submit(merges_of, spark.newSession(), table, name, merges) for name in writers}
@@ -49,13 +52,14 @@ def run(spark: SparkSession, table: Path, writers: list[str], merges: int) -> di
 def main(table: str, first: str, count: str, merges: str) -> None:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, delta_jars())))
-    for name, value in SESSION_SETTINGS.items():
+    properties = {"spark.jars": ",".join(delta_jars()), **json.loads(os.environ.get("SPARK_PROPERTIES", "{}"))}
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in {**SESSION_SETTINGS, **properties}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     names = [f"writer {number}" for number in range(int(first), int(first) + int(count))]
-    results = run(spark, Path(table), names, int(merges))
+    results = run(spark, table, names, int(merges))
     attempts = [result.num_commit_attempts for of_writer in results.values() for result in of_writer]
     print(f"{len(attempts)} merges by {count} writers took {sum(attempts)} attempts, at most {max(attempts)} for one")
     spark.stop()

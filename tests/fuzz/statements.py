@@ -68,10 +68,11 @@ class Column:
 
     name: str
     type: str
+    values: tuple[str, ...] = ()
 
     @property
     def literals(self) -> list[str]:
-        return TYPES[self.type]
+        return [*self.values] or TYPES[self.type]
 
 
 @st.composite
@@ -101,15 +102,24 @@ def _table(draw: st.DrawFn, columns: list[Column]) -> Table:
 
 
 def _source(draw: st.DrawFn, columns: list[Column]) -> str:
-    names = ", ".join(c.name for c in columns)
     rows = [_row(draw, columns) for _ in range(draw(st.sampled_from([4, 1, 2, 3, 5, 6, 0])))]
+    return source_of(draw, columns, rows, nothing=_row(draw, columns))
+
+
+def source_of(draw: st.DrawFn, columns: list[Column], rows: list[str], *, nothing: str) -> str:
+    """A query of these rows, the first column the key.
+
+    :param nothing: where there are none, a row that the query leaves out.
+    """
+    names = ", ".join(c.name for c in columns)
+    key = columns[0].name
     if not rows:
-        return f"SELECT * FROM VALUES {_row(draw, columns)} AS v({names}) WHERE k IS NULL AND k IS NOT NULL"
+        return f"SELECT * FROM VALUES {nothing} AS v({names}) WHERE {key} IS NULL AND {key} IS NOT NULL"
     query = f"SELECT * FROM VALUES {', '.join(rows)} AS v({names})"
     # Mostly one row for each key: several are an error most of the time, and the same one.
     if draw(st.integers(0, 3)):
         values = ", ".join(f"max({c.name}) AS {c.name}" for c in columns[1:])
-        return f"SELECT k, {values} FROM ({query}) GROUP BY k"
+        return f"SELECT {key}, {values} FROM ({query}) GROUP BY {key}"
     return query
 
 
@@ -136,7 +146,8 @@ def _condition(draw: st.DrawFn, columns: list[Column], sides: tuple[str, ...]) -
     return f"NOT ({joined})" if draw(st.integers(0, 5)) == 0 else f"({joined})"
 
 
-def _on(draw: st.DrawFn, columns: list[Column]) -> str:
+def on(draw: st.DrawFn, columns: list[Column]) -> str:
+    """A merge condition, mostly that the first one or two columns are equal."""
     keys = columns[: draw(st.integers(1, 2))]
     equals = draw(st.sampled_from(["=", "=", "=", "<=>"]))
     parts = [f"t.{c.name} {equals} s.{c.name}" for c in keys]
@@ -171,7 +182,9 @@ def _insert(draw: st.DrawFn, columns: list[Column]) -> str:
     return f"INSERT ({', '.join(n for n, _ in pairs)}) VALUES ({', '.join(v for _, v in pairs)})"
 
 
-def _clauses(draw: st.DrawFn, columns: list[Column]) -> str:
+def clauses(draw: st.DrawFn, columns: list[Column]) -> str:
+    """Up to two clauses of each kind."""
+
     def action(kind: str) -> str:
         if kind == "NOT MATCHED":
             return _insert(draw, columns)
@@ -183,13 +196,13 @@ def _clauses(draw: st.DrawFn, columns: list[Column]) -> str:
     counts = {kind: draw(st.integers(0, 2)) for kind in sides}
     if not any(counts.values()):
         counts["MATCHED"] = 1
-    clauses = []
+    made = []
     for kind, count in counts.items():
         for number in range(count):
             has_condition = number < count - 1 or draw(st.integers(0, 2)) == 0
             condition = f" AND {_condition(draw, columns, sides[kind])}" if has_condition else ""
-            clauses.append(f"WHEN {kind}{condition} THEN {action(kind)}")
-    return "\n".join(clauses)
+            made.append(f"WHEN {kind}{condition} THEN {action(kind)}")
+    return "\n".join(made)
 
 
 @st.composite
@@ -203,11 +216,11 @@ def cases(draw: st.DrawFn) -> list[Case]:
     return [
         Case(
             "a made-up statement",
-            _clauses(draw, columns),
+            clauses(draw, columns),
             does=ANYTHING,
             table=table,
             source=_source(draw, columns),
-            on=_on(draw, columns),
+            on=on(draw, columns),
             confs=draw(SETTINGS),
         )
         for _ in range(STATEMENTS_PER_TABLE)

@@ -1,4 +1,4 @@
-"""Statements that nobody thought of, on tables that nobody made: both engines must still agree.
+"""Statements that nobody thought of, on tables that nobody made or that others did: both engines must still agree.
 
 ``pytest tests/fuzz --fuzz-examples 1000`` makes up that many statements; ``--fuzz-seed N`` repeats a run. A failure is
 printed with its seed, the table's and the merge's SQL, shrunk by hypothesis to the least that still fails.
@@ -6,49 +6,68 @@ printed with its seed, the table's and the merge's SQL, shrunk by hypothesis to 
 
 from __future__ import annotations
 
-import random
+import sys
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 
+from tests.conftest import seed_of_commit
 from tests.differential.cases import Case
 from tests.differential.harness import Harness
+from tests.fuzz.foreign_statements import foreign_cases
 from tests.fuzz.statements import STATEMENTS_PER_TABLE, cases
 
-FEW = 5  # in the normal suite, always the same ones
+EXAMPLES = 100  # of each kind of table on each push, others at each commit
+PARTS = 4  # which different workers can run
 
 
-def test_both_engines_agree_on_made_up_statements(engines: Harness, request: pytest.FixtureRequest) -> None:
-    examples = request.config.getoption("--fuzz-examples")
-    start = request.config.getoption("--fuzz-seed")
-    if start is None:
-        start = 1 if examples is None else random.randrange(2**32)
-    print(f"fuzz: --fuzz-seed {start} --fuzz-examples {examples or FEW}")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_both_engines_agree_on_made_up_statements(part: int, engines: Harness, request: pytest.FixtureRequest) -> None:
+    _try(cases(), part, engines, request.config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_both_engines_agree_on_foreign_tables(part: int, engines: Harness, request: pytest.FixtureRequest) -> None:
+    _try(foreign_cases(), part, engines, request.config)
+
+
+def _try(strategy: SearchStrategy[list[Case]], part: int, engines: Harness, config: pytest.Config) -> None:
+    if engines.recording:
+        pytest.skip("made-up statements are not recorded")
+    examples = config.getoption("--fuzz-examples") or EXAMPLES
+    first = config.getoption("--fuzz-seed")
+    start = (seed_of_commit() if first is None else first) + part
+    _say(f"part {part}: --fuzz-seed {start - part} --fuzz-examples {examples}")
     outcomes: Counter[str] = Counter()
 
     @seed(start)
     @settings(
-        max_examples=-(-(examples or FEW) // STATEMENTS_PER_TABLE),
+        max_examples=-(-examples // (STATEMENTS_PER_TABLE * PARTS)),
         deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink],
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    @given(some=cases())
+    @given(some=strategy)
     def agree(some: list[Case]) -> None:
         for case in some:
             try:
                 outcomes[engines.check_anything(case)] += 1
             except BaseException as failure:
-                print(f"fuzz: {failure}", flush=True)  # hypothesis tells of it when it is shrunk, in some minutes
+                _say(str(failure))  # hypothesis tells of it when it is shrunk, in some minutes
                 raise
         if outcomes.total() % 100 == 0:
-            print(f"fuzz: {outcomes.total()} statements", flush=True)
-        engines.forget(some[0].table)
+            _say(f"part {part}: {outcomes.total()} statements")
 
     try:
         agree()
     finally:
-        print(f"fuzz: {outcomes.total()} statements: {dict(outcomes)}")
+        _say(f"part {part}: {outcomes.total()} statements: {dict(outcomes)}")
+
+
+def _say(what: str) -> None:
+    print(f"fuzz: {what}", file=sys.stderr, flush=True)  # which pytest-xdist lets through with -s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,15 +31,24 @@ def connections(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The connections to S3 and, with it, to Spark, and a folder for temporary files of this test's own."""
     extra = {"endpoint_url": server.endpoint_url, "region_name": "eu-central-1", **TOKEN}
     monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": extra, **KEYS}))
-    spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {"aws_conn_id": "my_lake"}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark_connection())
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+def spark_connection(**extra: object) -> str:
+    spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {"aws_conn_id": "my_lake", **extra}}
+    return json.dumps(spark)
+
+
+def promise_one_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the Spark connection promise that one driver writes to a table at a time."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark_connection(s3_single_writer=True))
 
 
 @pytest.fixture
 def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
     """An empty bucket of this test's own."""
-    name = request.node.name.removeprefix("test_").split("[")[0].replace("_", "-")[:63].strip("-")
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[-63:].strip("-")
     server.client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     return str(name)

@@ -45,19 +45,37 @@ class S3Server:
         return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
 
     @contextmanager
-    def holding(self, key: str, arrivals: int) -> Iterator[Callable[[], bool]]:
-        """Hold requests to write an object until the block ends; it gets whether so many have arrived.
+    def holding(self, key: str) -> Iterator[Callable[[], list[Path]]]:
+        """Hold requests to write an object until the block ends; it gets those that have arrived.
+
+        Each is a file, and goes on when that is deleted.
 
         :param key: how the object's key ends.
         """
         (self._folder / ".hold").write_text(key)
         (self._folder / ".hold").rename(self._folder / "hold")
         try:
-            yield lambda: len(list(self._folder.glob("held.*"))) == arrivals
+            yield lambda: sorted(self._folder.glob("held.*"))
         finally:
             (self._folder / "hold").unlink()
             for held in self._folder.glob("held.*"):
                 held.unlink()
+
+    @contextmanager
+    def failing(self, kind: str, key: str = "", times: int = 1_000_000) -> Iterator[Callable[[], int]]:
+        """Let requests fail until the block ends; it gets how many have failed.
+
+        :param kind: as in :mod:`tests.object_storage.serve`.
+        :param key: how the objects' keys end.
+        :param times: how often.
+        """
+        fault = self._folder / "fault"
+        (self._folder / ".fault").write_text(f"{kind} {times} {key}")
+        (self._folder / ".fault").rename(fault)
+        try:
+            yield lambda: times - int(fault.read_text().split(" ")[1])
+        finally:
+            fault.unlink()
 
 
 @contextmanager

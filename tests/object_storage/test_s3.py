@@ -72,7 +72,7 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
     assert CANARY.encode() not in commit
 
 
-def test_statistics_of_texts_from_the_footers_of_files_there(server: S3Server, bucket: str) -> None:
+def test_text_statistics_are_read_from_footers_in_s3(server: S3Server, bucket: str) -> None:
     conf = {**SPARK, "spark.deltaMerge.footerStatisticsFromBytes": "0"}
     DeltaMergeHook(conf=conf).merge(config(bucket, "SELECT id, concat('ä', id) AS name FROM range(3)"))
     commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"].decode()

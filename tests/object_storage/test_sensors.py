@@ -42,13 +42,13 @@ def test_a_table(path: str) -> None:
     assert not sensor(f"{path}-of-tomorrow").poke({}).is_done  # type: ignore[typeddict-item]
 
 
-def test_what_the_sensor_says_goes_before_the_connection(path: str) -> None:
+def test_the_sensor_overrides_the_connection(path: str) -> None:
     nobody = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "max_retries": "0"}
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
         sensor(path, storage_options=nobody).poke({})  # type: ignore[typeddict-item]
 
 
-def test_what_is_deferred_has_the_connections_name_and_not_its_keys(path: str) -> None:
+def test_a_deferred_trigger_holds_no_keys(path: str) -> None:
     with pytest.raises(TaskDeferred) as deferred:
         sensor(path, version=1, deferrable=True, poke_interval=0.1).execute({})  # type: ignore[typeddict-item]
     _, arguments = deferred.value.trigger.serialize()
@@ -79,9 +79,9 @@ def test_a_watcher(path: str) -> None:
     assert (found["version"], found["previous_version"], found["operations"]) == (1, 0, ["WRITE"])
 
 
-def test_a_connection_that_cannot_do_fails_at_once(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", '{"conn_type": "aws", "extra": {"role_arn": "arn:aws:iam::1:role/r"}}')
-    with pytest.raises(AirflowException, match="has a role_arn, but no role is assumed"):
+def test_an_aws_connection_that_cannot_be_followed_fails_at_once(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", '{"conn_type": "aws", "extra": {"verify": "/etc/ssl/lake.pem"}}')
+    with pytest.raises(AirflowException, match="has verify set, which Spark's S3A driver doesn't know"):
         sensor(f"s3a://{bucket}/orders").poke({})  # type: ignore[typeddict-item]
 
 

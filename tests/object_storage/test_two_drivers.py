@@ -1,4 +1,4 @@
-"""Two drivers that commit to one table in S3 at the same moment: with Delta's log store, and with one that S3 guards.
+"""Two drivers that commit to one table in S3 at the same moment: as merges go, and with Delta's own log store.
 
 The server holds what the two write until both are there; then it takes one after the other, as S3 does.
 """
@@ -6,7 +6,6 @@ The server holds what the two write until both are there; then it takes one afte
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +13,14 @@ import pytest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
 from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.result import MergeResult
-from airflow_delta_merge.s3a_jars import s3a_jars
 from tests.airflow.conftest import SPARK
 from tests.cluster.standalone import wait_until
-from tests.java_classes import compile_java
+from tests.object_storage.conftest import promise_one_writer
 from tests.object_storage.orders import config, rows, table
 from tests.object_storage.s3_server import S3Server
 
 pytestmark = pytest.mark.slow
-LOG_STORE = Path(__file__).parent / "seam" / "ConditionalLogStore.java"
 SECONDS_TO_COMMIT = 240
 
 
@@ -46,6 +42,10 @@ class Merging:
         except DeltaMergeException as error:
             self._error = error
 
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
+
     def ended(self) -> MergeResult:
         self._thread.join(300)
         assert self.result is not None, self._error
@@ -53,12 +53,14 @@ class Merging:
 
 
 def merge_at_once(server: S3Server, bucket: str, **spark: Any) -> list[MergeResult]:
-    """What two merges tell that both have found version 2 missing when they write it."""
+    """What two merges tell that both have found version 2 missing when they write it, one after the other has ended."""
     DeltaMergeHook(conf=SPARK).merge(config(bucket, "SELECT 0 AS id, 'nobody' AS name"))
-    with server.holding(f"/orders/_delta_log/{2:020}.json", 2) as both_are_there:
+    with server.holding(f"/orders/_delta_log/{2:020}.json") as held:
         merging = [Merging(bucket, 1, "Ada", **spark), Merging(bucket, 2, "Grace", **spark)]
         try:
-            wait_until(both_are_there, SECONDS_TO_COMMIT)
+            wait_until(lambda: len(held()) == 2, SECONDS_TO_COMMIT)
+            held()[0].unlink()
+            wait_until(lambda: any(merge.has_ended for merge in merging), SECONDS_TO_COMMIT)
         except AssertionError:
             for merge in merging:
                 merge.hook.on_kill()
@@ -66,19 +68,20 @@ def merge_at_once(server: S3Server, bucket: str, **spark: Any) -> list[MergeResu
     return [merge.ended() for merge in merging]
 
 
-def test_with_deltas_own_log_store_a_commit_is_lost(server: S3Server, bucket: str) -> None:
-    """As documented. When this fails, Delta has learnt it, and the docs are wrong."""
+def test_both_are_there(server: S3Server, bucket: str) -> None:
+    """By what goes with each merge, and nothing set."""
+    results = merge_at_once(server, bucket, conf=SPARK)
+    # Whoever came second was refused, and made the next version.
+    assert sorted((result.version, result.num_inserted_rows) for result in results) == [(2, 1), (3, 1)]
+    assert rows(bucket) == [(0, "nobody"), (1, "Ada"), (2, "Grace")]
+
+
+def test_with_deltas_own_log_store_a_commit_is_lost(
+    server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As documented of a connection that promises one writer. When this fails, Delta has learnt it."""
+    promise_one_writer(monkeypatch)
     results = merge_at_once(server, bucket, conf=SPARK)
     assert [(result.version, result.num_inserted_rows) for result in results] == [(2, 1), (2, 1)], "both are told"
     assert table(bucket).version() == 2
     assert len(rows(bucket)) == 2, "and one is there, beside the first row"
-
-
-def test_with_conditional_writes_both_are_there(server: S3Server, bucket: str, tmp_path: Path) -> None:
-    jar = tmp_path / "log_store.jar"
-    compile_java(LOG_STORE, jar, [*delta_jars(), *s3a_jars()])
-    conf = {**SPARK, "spark.delta.logStore.s3a.impl": "ConditionalLogStore"}
-    results = merge_at_once(server, bucket, conf=conf, jars=str(jar))
-    # Whoever came second was refused, and made the next version.
-    assert sorted((result.version, result.num_inserted_rows) for result in results) == [(2, 1), (3, 1)]
-    assert rows(bucket) == [(0, "nobody"), (1, "Ada"), (2, "Grace")]

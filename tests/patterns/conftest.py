@@ -12,6 +12,6 @@ def few(request: pytest.FixtureRequest) -> settings:
 
     The first one that hypothesis makes is always the simplest.
     """
-    examples = 5 if request.config.getoption("--all-cases") else 2
+    examples = 5 if request.config.getoption("--slow") else 2
     checks = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=checks)

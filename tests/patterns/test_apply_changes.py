@@ -78,7 +78,7 @@ def test_in_order_deleted_rows_may_go_at_once(spark: SparkSession, few: settings
     check()
 
 
-def test_several_columns_make_a_sequence_and_ties_fail_unless_one_may_be_picked(spark: SparkSession) -> None:
+def test_ties_over_several_sequence_columns_fail_unless_picking_is_allowed(spark: SparkSession) -> None:
     columns = "id INT, day INT, seq INT"
     pattern = ApplyChanges(keys=("id",), sequence_by=("day", "seq"))
     with history(spark, pattern, source=columns, target=columns) as table:

@@ -86,7 +86,7 @@ def test_a_window_bounds_what_a_sync_deletes(spark: SparkSession) -> None:
         assert (result.num_deleted_rows, result.num_inserted_rows) == (1, 1)
 
 
-def test_a_moment_of_deletion_is_told_and_taken_back(spark: SparkSession) -> None:
+def test_a_deletion_time_is_set_and_cleared(spark: SparkSession) -> None:
     pattern = SoftDelete(keys=("id",), deleted_at_column="deleted_at")
     target = "id INT, is_deleted BOOLEAN, deleted_at TIMESTAMP"
     with history(spark, pattern, source="id INT", target=target) as table:

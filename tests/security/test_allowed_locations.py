@@ -17,6 +17,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +138,7 @@ def folders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
             UNDER_NONE,
         ),
     ],
+    ids=readable,
 )
 def test_refused(spark: SparkSession, folders: Folders, changes: dict[str, Any], sentence: str) -> None:
     before = folders.files()
@@ -161,6 +163,7 @@ def test_refused(spark: SparkSession, folders: Folders, changes: dict[str, Any],
         {"target": "$IN/made", "create_table": True},
         {"target": "$IN/it's a `path` with \\ and ü", "create_table": {"columns": "id BIGINT, v STRING"}},
     ],
+    ids=readable,
 )
 def test_allowed(spark: SparkSession, folders: Folders, changes: dict[str, Any]) -> None:
     if isinstance(changes.get("source"), dict):

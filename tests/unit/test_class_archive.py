@@ -32,7 +32,7 @@ def test_an_archive_is_used_if_it_is_there(folder: Path) -> None:
     assert class_archive.archive_options(21) == []
 
 
-def test_java_takes_an_archive_that_does_not_fit_for_none(folder: Path) -> None:
+def test_java_ignores_an_archive_that_does_not_fit(folder: Path) -> None:
     class_archive.archive_path(17).write_text("no archive")
     done = subprocess.run(
         ["java", *class_archive.archive_options(17), "-version"], capture_output=True, text=True, check=True

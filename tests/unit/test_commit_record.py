@@ -11,6 +11,7 @@ from airflow_delta_merge.commit_record import RECORD_LENGTH, CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.result import MergeResult
+from tests.readable_ids import readable
 
 RECORD = CommitRecord(
     identity=MergeIdentity(
@@ -31,7 +32,11 @@ RECORD = CommitRecord(
 )
 
 
-@pytest.mark.parametrize("user_metadata", [None, "", "mine", '{"airflow_delta_merge": 1}', "ä" * 100_000])
+@pytest.mark.parametrize(
+    "user_metadata",
+    [None, "", "mine", '{"airflow_delta_merge": 1}', "ä" * 100_000],
+    ids=["nothing", "an empty text", "a text", "JSON", "a long text"],
+)
 def test_read_back_whole(user_metadata: str | None) -> None:
     text = RECORD.to_user_metadata(user_metadata)
     assert CommitRecord.from_user_metadata(text) == RECORD
@@ -69,6 +74,7 @@ def test_others_metadata_is_no_record(text: str | None) -> None:
         ({"generation": "7"}, "can't be read"),
         ({"task_instance": {"dag_id": "d"}}, "can't be read"),
     ],
+    ids=readable,
 )
 def test_odd_record_is_refused(changes: dict, sentence: str) -> None:
     data = json.loads(RECORD.to_user_metadata())

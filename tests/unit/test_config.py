@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_delta_merge.config import (
@@ -30,6 +30,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from tests.readable_ids import readable
 from tests.unit.merge_configs import CONFIGS
 
 UPSERT = (when_matched_update_all(), when_not_matched_insert_all())
@@ -58,6 +59,7 @@ def expected(**expectations: Any) -> MergeConfig:
         ("/* MERGE INTO x */ MERGE WITH SCHEMA EVOLUTION INTO s.t(x)", MergeTarget(table="s.t")),
         ("WITH s AS (SELECT 1) MERGE INTO delta.`/lake/a b.c;ü` USING s", MergeTarget(path="/lake/a b.c;ü")),
     ],
+    ids=readable,
 )
 def test_a_statement_tells_its_target_and_survives_json(sql: str, target: MergeTarget) -> None:
     statement = MergeStatement(sql=sql)
@@ -121,7 +123,7 @@ def test_the_statement_reads_as_people_write_it() -> None:
         WHEN NOT MATCHED THEN INSERT *""")
 
 
-def test_null_safe_keys_are_compared_by_the_spaceship() -> None:
+def test_null_safe_keys_are_compared_by_the_null_safe_operator() -> None:
     assert config(null_safe=True).condition_sql == "`target`.`id` <=> `source`.`id`"
 
 
@@ -152,7 +154,15 @@ def test_clauses_of_one_kind_stay_in_theirs() -> None:
         (when_not_matched_insert_all(), "WHEN NOT MATCHED THEN INSERT *"),
         (when_not_matched_by_source_update(set={"a": "1"}), "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET `a` = 1"),
         (when_not_matched_by_source_delete(condition="y"), "WHEN NOT MATCHED BY SOURCE AND ( y ) THEN DELETE"),
-    ],
+    ], ids=[
+        "update",
+        "update all if",
+        "delete",
+        "insert",
+        "insert all",
+        "not matched by source, update",
+        "not matched by source, delete if",
+    ]
 )  # fmt: skip
 def test_each_clause_as_sql(clause: MergeClause, sql: str) -> None:
     assert clause.to_sql().split() == sql.split()
@@ -173,6 +183,7 @@ def test_each_clause_as_sql(clause: MergeClause, sql: str) -> None:
         ({"table": "orders"}, MergeTarget(table="orders")),
         (MergeTarget(table="orders"), MergeTarget(table="orders")),
     ],
+    ids=readable,
 )
 def test_targets_are_names_or_paths(text: Any, target: MergeTarget) -> None:
     assert MergeTarget.of(text) == target
@@ -198,7 +209,7 @@ def test_a_path_is_quoted_in_the_statement() -> None:
         ({"path": "/in/x", "format": "csv", "options": {"header": True}},
          MergeSource(paths=("/in/x",), format="csv", options=(("header", "true"),))),
         ({"query": "SELECT 1"}, MergeSource(query="SELECT 1")),
-    ],
+    ], ids=readable
 )  # fmt: skip
 def test_sources_are_queries_tables_or_files(value: Any, source: MergeSource) -> None:
     assert MergeSource.of(value) == source
@@ -214,6 +225,7 @@ def test_sources_are_queries_tables_or_files(value: Any, source: MergeSource) ->
         (MergeSource.of_path("/in/a.parquet", options={"mergeSchema": True}), True),
         (MergeSource.of_path(["/in/a.parquet", "/in/b.parquet"]), True),
     ],
+    ids=readable,
 )
 def test_files_that_sql_cannot_express_need_a_view(source: MergeSource, needs_view: bool) -> None:
     assert source.needs_view is needs_view
@@ -319,6 +331,7 @@ def test_what_cannot_be_meant_so_is_refused(build: Callable[[], object], words: 
 
 
 @given(st.text())
+@example("[]")
 def test_any_text_as_json_is_a_config_or_a_config_error(text: str) -> None:
     with pytest.raises(MergeConfigError):
         from_json(text)

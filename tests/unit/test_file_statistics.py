@@ -13,9 +13,11 @@ from airflow_delta_merge.engine.file_statistics import (
     Wanted,
     files_of_a_value,
     files_that_may_hold,
+    has_readable_statistics,
     range_of_all,
     statistics_of,
 )
+from tests.readable_ids import readable
 
 
 def known(low: Any, high: Any, nulls: int = 0) -> dict[str, Any]:
@@ -37,6 +39,7 @@ def known(low: Any, high: Any, nulls: int = 0) -> dict[str, Any]:
         (known(None, None, nulls=10), True),
         (known(50.5, 60), True),  # not what a column of whole numbers has
     ],
+    ids=readable,
 )
 def test_whole_numbers(statistics: dict[str, Any], chosen: bool) -> None:
     wanted = Wanted("k", "bigint", [(5, 10)], nulls=False)
@@ -53,7 +56,7 @@ def test_any_of_the_ranges_and_all_of_the_columns() -> None:
     assert files_that_may_hold([Wanted("k", "int", [], nulls=False)], files) == []
 
 
-def test_null_is_in_files_with_nulls_and_in_those_that_do_not_tell() -> None:
+def test_null_may_be_in_files_with_nulls_or_unknown_null_counts() -> None:
     files = [known(1, 2, nulls=1), known(1, 2, nulls=0), {"minValues": {"k": 1}, "maxValues": {"k": 2}}]
     assert files_that_may_hold([Wanted("k", "int", [(5, 5)], nulls=True)], files) == [0, 2]
     assert files_that_may_hold([Wanted("k", "int", [(5, 5)], nulls=False)], files) == []
@@ -74,7 +77,72 @@ def test_the_values_of_partitions_are_told_as_statistics() -> None:
         "maxValues": {"number": 7, "day": "2024-07-01"},
         "nullCount": {"number": 0, "day": 0, "empty": 1, "null": 1},
     }
-    assert statistics_of({"partitionValues": {}}, {}) == {}
+    assert statistics_of({"partitionValues": {}}, {}) == NOTHING
+
+
+NOTHING: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+
+#: Statistics in which no bounds can be read, and whether Delta's classes can take them on the driver.
+ODD_STATISTICS: list[tuple[Any, bool]] = [
+    (None, True),
+    ("", True),
+    ("{}", True),
+    ('{"numRecords":3}', True),
+    ('{"numRecords":3,"minValues":null,"maxValues":null,"nullCount":null}', True),
+    ('{"numRecords":3,"minValues":[1],"maxValues":"9","nullCount":0}', True),
+    ('{"numRecords":3,"minVal', False),
+    ("no JSON", False),
+    ("[1,2]", False),
+    ("7", False),
+    ('"text"', False),
+    ("null", False),
+    ('{"numRecords":NaN}', False),
+    ('{"numRecords":null}', False),
+    ('{"numRecords":"3"}', False),
+    ('{"numRecords":3.0}', False),
+    ('{"numRecords":true}', False),
+    ('{"numRecords":-1}', False),
+    ('{"numRecords":3,"numRecords":4}', False),
+    ('{"minValues":{"k":1,"k":2},"maxValues":{"k":3}}', False),
+    ("[" * 100_000, False),
+    (7, False),
+]
+
+
+@pytest.mark.parametrize(("stats", "is_readable"), ODD_STATISTICS, ids=[f"{stats}"[:40] for stats, _ in ODD_STATISTICS])
+def test_statistics_that_tell_nothing(stats: Any, is_readable: bool) -> None:
+    add = {"partitionValues": {}, "stats": stats}
+    found = statistics_of(add, {})
+    assert found == NOTHING
+    assert has_readable_statistics(add) is is_readable
+    assert files_that_may_hold([Wanted("k", "bigint", [(5, 5)], nulls=False)], [found]) == [0]
+
+
+def test_more_marked_rows_than_rows_are_no_count() -> None:
+    counted = {"stats": '{"numRecords":3}', "deletionVector": {"cardinality": 3}}
+    assert has_readable_statistics(counted)
+    assert not has_readable_statistics({**counted, "deletionVector": {"cardinality": 4}})
+    assert not has_readable_statistics({**counted, "deletionVector": {"cardinality": "3"}})
+
+
+@pytest.mark.parametrize("bound", [None, True, 1.5, "1", [1], {"k": 1}])
+@pytest.mark.parametrize("type_", ["bigint", "date", "string"])
+def test_bounds_of_another_type_are_none(type_: str, bound: Any) -> None:
+    statistics = known(bound, bound)
+    key = {"bigint": 5, "date": 5, "string": "5"}[type_]
+    if type_ != "string" or not isinstance(bound, str):
+        assert files_that_may_hold([Wanted("k", type_, [(key, key)], nulls=False)], [statistics]) == [0]
+
+
+@pytest.mark.parametrize("text", ["x", "1_0", "\u0661", "1.0", "1e1", "9" * 30, 7, ["1"]])
+def test_a_partition_of_which_only_spark_knows_the_value_may_hold_any(text: Any) -> None:
+    statistics = statistics_of({"partitionValues": {"k": text}, "stats": '{"minValues":{"k":50}}'}, {"k": "int"})
+    for wanted in ([(5, 5)], []):
+        assert files_that_may_hold([Wanted("k", "int", wanted, nulls=True, of_partition=True)], [statistics]) == [0]
+
+
+def test_no_partition_values_at_all() -> None:
+    assert statistics_of({"partitionValues": None}, {"k": "int"}) == {**NOTHING, "nullCount": {"k": 1}}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +153,7 @@ def test_the_values_of_partitions_are_told_as_statistics() -> None:
         ([known(5, 7), {}], None),
         ([], None),
     ],
+    ids=readable,
 )
 def test_the_range_of_all_files(files: list[dict[str, Any]], expected: tuple[int, int] | None) -> None:
     assert range_of_all("k", "int", files) == expected

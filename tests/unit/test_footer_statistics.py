@@ -45,7 +45,7 @@ def test_no_bounds_of_what_is_no_utf_8() -> None:
     assert (told["minValues"], told["maxValues"], told["nullCount"]) == ({"id": 1}, {"id": 3}, {"id": 0, "v": 1})
 
 
-def test_no_upper_bound_where_a_text_cannot_be_cut_above() -> None:
+def test_a_text_that_cannot_be_cut_above_has_no_upper_bound() -> None:
     told = with_texts(OTHERS, {"v": TextsOfFile(0, b"a", b"b")}, ("id", "v"), prefix_length=3, cut_above=lambda _: None)
     assert json.loads(told)["minValues"] == {"id": 1, "v": "a"}
     assert json.loads(told)["maxValues"] == {"id": 3}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from tests.readable_ids import readable
 
 NAME_PARTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 
@@ -28,6 +29,7 @@ NAME_PARTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filte
         ("ü.数", ("ü", "数")),
         ("1a", ("1a",)),
     ],
+    ids=readable,
 )
 def test_a_name_is_split_at_its_dots_outside_of_backticks(name: str, parts: tuple[str, ...] | None) -> None:
     if parts is None:

@@ -17,6 +17,7 @@ from airflow_delta_merge.identity import (
     airflow_generation,
     application_id,
 )
+from tests.readable_ids import readable
 
 START = datetime(2026, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)
 PARTS = st.tuples(*[st.text(st.sampled_from("ab/%#: é\n"), max_size=90)] * 4, st.integers(-1, 2000))
@@ -61,6 +62,7 @@ def test_generations_are_ordered_by_start_then_clear_number(s1, c1, m1, s2, c2, 
         ("another task of the run was cleared", {"clear_number": 1}, True),
         ("clears beyond what is counted", {"clear_number": 2000}, True),
     ],
+    ids=readable,
 )
 def test_which_executions_are_the_same(what: str, later: dict, same: bool) -> None:
     first = {"started": START, "clear_number": 0, "max_tries": 2}
@@ -83,6 +85,7 @@ def test_clear_after_clears_that_are_not_counted() -> None:
         ("the task was cleared in a run that goes on", {"max_tries": 5}, False),
         ("the run was cleared after it had ended", {"started": START + timedelta(hours=1)}, False),
     ],
+    ids=readable,
 )
 def test_which_executions_are_the_same_where_clears_are_not_counted(what: str, later: dict, same: bool) -> None:
     """Before Airflow 3.2 the clear number stays as long as the run goes on: a clear would look like a retry."""
@@ -98,7 +101,11 @@ def test_a_callers_own_generations_are_plain_numbers() -> None:
     assert not MergeIdentity(application_id="a", generation=3).is_same_execution(1003)
 
 
-@pytest.mark.parametrize("who", [None, TaskInstanceIdentity(dag_id="ä", task_id="t", run_id="'", map_index=2)])
+@pytest.mark.parametrize(
+    "who",
+    [None, TaskInstanceIdentity(dag_id="ä", task_id="t", run_id="'", map_index=2)],
+    ids=["no task", "a task"],
+)
 def test_survives_json(who: TaskInstanceIdentity | None) -> None:
     identity = MergeIdentity(application_id="ä/\n'\"", generation=2**63 - 1, task_instance=who)
     assert MergeIdentity.from_json(identity.to_json()) == identity
@@ -127,6 +134,7 @@ def test_survives_json(who: TaskInstanceIdentity | None) -> None:
             "wrong value for dag_id",
         ),
     ],
+    ids=readable,
 )
 def test_refused(text: str, sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):

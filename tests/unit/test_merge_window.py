@@ -9,6 +9,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeWindow, from_json, to_json
 from airflow_delta_merge.exceptions import MergeConfigError
+from tests.readable_ids import readable
 
 DAY = {"column": "at", "start": "2024-03-30T23:00:00+00:00", "end": "2024-03-31T22:00:00+00:00"}
 BERLIN = {**DAY, "timezone": "Europe/Berlin"}  # the day has 23 hours there
@@ -32,6 +33,13 @@ BERLIN = {**DAY, "timezone": "Europe/Berlin"}  # the day has 23 hours there
             {**BERLIN, "column": "`a.b`", "column_type": "date", "start": "2024-03-31", "end": "2024-04-02 00:00"},
             "`a.b` >= DATE '2024-03-31' AND `a.b` < DATE '2024-04-02'",
         ),
+    ],
+    ids=[
+        "timestamps",
+        "timestamps without a zone",
+        "dates",
+        "dates as texts",
+        "local dates of an odd name",
     ],
 )
 def test_a_span_in_sql(window: dict[str, Any], span: str) -> None:
@@ -64,6 +72,7 @@ def test_a_date_column_of_the_target_is_bounded_too() -> None:
             "is empty: .* local times of Europe/Berlin",
         ),
     ],
+    ids=readable,
 )
 def test_what_is_no_window(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):

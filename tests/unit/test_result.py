@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from airflow_delta_merge.result import RESULT_VERSION, MergeResult
+from tests.readable_ids import readable
 
 COUNTS = st.integers(min_value=-1, max_value=2**63)
 NAMES = st.text(min_size=1)
@@ -126,12 +127,13 @@ def test_missing_keys_are_refused(key: str) -> None:
         ("metrics", {"numSourceRows": True}),
         ("durations_ms", {"total": 1.5}),
     ],
+    ids=readable,
 )
 def test_values_of_a_wrong_type_are_refused(key: str, value: Any) -> None:
     with pytest.raises(MergeResultError, match=f"wrong value for {key}"):
         MergeResult.from_dict({**GOOD.to_dict(), key: value})
 
 
-def test_the_error_is_one_of_ours_and_a_value_error() -> None:
+def test_a_result_error_is_a_delta_merge_error_and_a_value_error() -> None:
     assert issubclass(MergeResultError, DeltaMergeError)
     assert issubclass(MergeResultError, ValueError)

@@ -33,7 +33,7 @@ def test_hadoop_is_that_of_pyspark() -> None:
     assert (SPARK_JARS / f"hadoop-client-api-{s3a_jars.HADOOP_VERSION}.jar").is_file()
 
 
-def test_without_them_in_reach_the_ways_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jars_are_named_with_their_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(tmp_path / "jars"))
     monkeypatch.setenv(jars.MAVEN_VARIABLE, tmp_path.as_uri())
     first = f"{tmp_path.as_uri()}/org/apache/hadoop/hadoop-aws/3.5.0/hadoop-aws-3.5.0.jar"

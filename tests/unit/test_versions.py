@@ -49,7 +49,7 @@ def test_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert SparkHome.of(str(other / "bin" / "spark-submit")).version == "4.1.4"
 
 
-def test_then_the_one_that_spark_submit_is_part_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_falls_back_to_that_of_spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     home = spark(tmp_path / "spark", "3.5.9", scala="2.12", hadoop="3.3.4")
     link = tmp_path / "spark-submit"

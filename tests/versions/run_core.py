@@ -27,10 +27,11 @@ from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
 from airflow_delta_merge.identity import MergeIdentity
-from tests.conftest import SESSION_SETTINGS
 from tests.differential.cases import Case
-from tests.differential.harness import NUM_ROWS, Harness
+from tests.differential.harness import WAYS, Harness
 from tests.differential.outcome import Outcome
+from tests.differential.running import NUM_ROWS
+from tests.session import SESSION_SETTINGS
 from tests.versions.core import CASES, FILES, PAIRS, SINCE, UPSERT
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class EngineHarness(Harness):
     jars: str
     wrong_jar: str
 
-    def _ours(self, case: Case, folder: Path) -> Iterator[Outcome]:
+    def _ours(self, case: Case, folder: Path, *, once: bool = False) -> Iterator[Outcome]:
         if self.engine == "delta_merge":
-            yield from super()._ours(case, folder)
+            yield from super()._ours(case, folder, once=once)
         else:
-            yield self._run(case, folder / "ours", self._merge_ours)
+            yield self.runner.run(case, folder / "ours", self.merge_ours)
 
-    def _merge_ours(self, statement: str, outcome: Outcome) -> None:
+    def merge_ours(self, statement: str, outcome: Outcome) -> None:
         config = MergeStatement(sql=statement, engine=self.engine)
         outcome.result = merge(self.spark, config, max_commit_attempts=1)
         outcome.num_rows = tuple(getattr(outcome.result, name) for name in NUM_ROWS)
@@ -221,7 +222,7 @@ def main() -> None:
     parser.add_argument("--done", action="append", default=[], help="a check to leave out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(options.jars, Path(folder)) as spark:
-        harness = EngineHarness(spark, Path(folder) / options.engine)
+        harness = EngineHarness(spark, Path(folder) / options.engine, ways=[*WAYS], fresh=True)
         harness.engine, harness.jars, harness.wrong_jar = options.engine, options.jars, options.wrong_jar
         run(harness, Path(folder), options.word, options.done)
     print(json.dumps({"end": True}))

@@ -7,8 +7,14 @@ Spark 4.2's sources; what differs in other versions is in :mod:`~airflow_delta_m
 
 from __future__ import annotations
 
-from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm.errors import (
+    COMMIT,
+    Progress,
+    raises_merge_errors,
+    without_bare_errors,
+)
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, without_call_sites
+from airflow_delta_merge.engine.delta_jvm.join_hints import JoinHints
 from airflow_delta_merge.engine.delta_jvm.lineage import MergeTrees, trees_of
 from airflow_delta_merge.engine.delta_jvm.reads import (
     FILE_FORMATS,
@@ -29,15 +35,25 @@ from airflow_delta_merge.engine.delta_jvm.tables import (
 )
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction, WrittenFiles
+from airflow_delta_merge.engine.delta_jvm.usage import (
+    MergeStep,
+    record_operation,
+    record_source_error,
+    recorded_operation,
+)
 
 __all__ = [
+    "COMMIT",
     "FILE_FORMATS",
     "Equality",
     "FileSet",
     "Gateway",
     "JavaObject",
+    "JoinHints",
+    "MergeStep",
     "MergeTransaction",
     "MergeTrees",
+    "Progress",
     "ResolvedClause",
     "ResolvedMerge",
     "TrackingColumn",
@@ -53,9 +69,13 @@ __all__ = [
     "raises_merge_errors",
     "read_shared_file",
     "reads_of_text",
+    "record_operation",
+    "record_source_error",
+    "recorded_operation",
     "remove_shared_folder",
     "shown_in_spark_ui",
     "trees_of",
+    "without_bare_errors",
     "without_call_sites",
     "write_shared_file",
 ]

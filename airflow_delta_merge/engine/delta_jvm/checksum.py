@@ -1,22 +1,41 @@
-"""What the checksum file of a table's version has, which Delta reads with the log and writes with each commit."""
+"""What the checksum file of a table's version has, which Delta reads with the log and writes with each commit.
+
+Other writers write no such files. Where they write a version anew whose commit was taken back, the old commit's file is
+still there, and Delta makes those of later versions of it. So a file is used only if it names the transaction whose
+commit is in the log, and so do those of the versions before, back to one that Delta has computed by the log's state: as
+there was no file before, or at a checkpoint, for which it compares them.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+
+from airflow_delta_merge.engine.delta_jvm.commit import commit_info
+
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+
+#: Delta writes a checkpoint after so many commits, if a table doesn't want another number. To look at more takes longer
+#: than the file spares.
+_MOST_COMMITS = 10
+
+#: The last version of each log whose file was found to be of the log, and its transaction.
+_proven: dict[str, tuple[int, str]] = {}
 
 
 class VersionChecksum:
     """The checksum file of the version that a transaction reads, if there is one; it is asked for when it is needed.
 
+    :param gateway: the session's JVM.
     :param transaction: Delta's transaction.
     :param use: whether it may be asked for what it has, which the log has too.
     """
 
-    def __init__(self, transaction: JavaObject, *, use: bool) -> None:
+    def __init__(self, gateway: Gateway, transaction: JavaObject, *, use: bool) -> None:
+        self._gateway = gateway
         self._transaction = transaction
         self._use = use
 
@@ -24,8 +43,43 @@ class VersionChecksum:
     def _checksum(self) -> JavaObject | None:
         if not self._use:
             return None
-        checksum = self._transaction.snapshot().checksumOpt()
-        return checksum.get() if checksum.isDefined() else None
+        snapshot = self._transaction.snapshot()
+        found = snapshot.checksumOpt()
+        if not found.isDefined():
+            return None
+        checksum = found.get()
+        return checksum if self._is_of_log(checksum, snapshot) else None
+
+    def _is_of_log(self, checksum: JavaObject, snapshot: JavaObject) -> bool:
+        version, log = int(snapshot.version()), snapshot.deltaLog()
+        before = version - max(1, int(snapshot.logSegment().deltas().size()))
+        path = str(log.logPath().toString())
+        newest = transaction = self._transaction_of(checksum, snapshot, version)
+        while transaction is not None and _proven.get(path) != (version, transaction):
+            version -= 1
+            if version == before:
+                break
+            found = log.readChecksum(version, self._gateway.none)
+            if not found.isDefined():
+                break
+            if int(snapshot.version()) - version == _MOST_COMMITS:
+                return False
+            transaction = self._transaction_of(found.get(), snapshot, version)
+        if newest is None or transaction is None:
+            return False
+        _proven[path] = int(snapshot.version()), newest
+        return True
+
+    def _transaction_of(self, checksum: JavaObject, snapshot: JavaObject, version: int) -> str | None:
+        """The transaction that a version's checksum file names; None if another one is in the log."""
+        named = checksum.txnId()
+        if not named.isDefined():
+            return None
+        try:
+            info = commit_info(self._gateway, snapshot, version)
+        except Py4JJavaError:  # cleaned up after a checkpoint, or not as Delta writes it
+            return None
+        return str(named.get()) if info is not None and info.txnId().contains(named.get()) else None
 
     @property
     def table_size(self) -> tuple[int, int] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
+
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import java_origin
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
@@ -76,16 +78,23 @@ def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
     That happens when a storage's answer to a write that succeeded is lost, or the write is tried again and the
     transaction finds its own commit in its way. The id of each transaction stands in its commit.
     """
-    log = transaction.deltaLog()
-    snapshot = log.update(False, gateway.none, transaction.catalogTable())
-    files = gateway.delta("util.DeltaCommitFileProvider").apply(snapshot)
-    history = gateway.delta("DeltaHistoryManager")
-    store, conf = log.store(), log.newDeltaHadoopConf()
+    snapshot = transaction.deltaLog().update(False, gateway.none, transaction.catalogTable())
     for version in range(int(transaction.readVersion()) + 1, int(snapshot.version()) + 1):
-        info = history.getCommitInfoOpt(store, files.deltaFile(version), conf)
-        if info.isDefined() and info.get().txnId().contains(transaction.txnId()):
+        info = commit_info(gateway, snapshot, version)
+        if info is not None and info.txnId().contains(transaction.txnId()):
             return version
     return None
+
+
+def commit_info(gateway: Gateway, snapshot: JavaObject, version: int) -> JavaObject | None:
+    """What a commit says of itself, as Delta's ``CommitInfo``; None if it says nothing.
+
+    :param snapshot: of this version or a later one.
+    """
+    log = snapshot.deltaLog()
+    file = gateway.delta("util.DeltaCommitFileProvider").apply(snapshot).deltaFile(version)
+    info = gateway.delta("DeltaHistoryManager").getCommitInfoOpt(log.store(), file, log.newDeltaHadoopConf())
+    return info.get() if info.isDefined() else None
 
 
 def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject) -> int:
@@ -99,14 +108,33 @@ def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject)
 
 
 def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterator[tuple[int, str]]:
-    """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads."""
+    """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads.
+
+    Those that Delta can't read are passed over: they are of other writers.
+    """
     end, count = int(transaction.readVersion()), _FIRST_COMMITS
     while end >= 0:
         start = max(0, end - count + 1)
-        commits = scala_list(versions.history(gateway, transaction, start, end))
+        try:
+            commits = scala_list(versions.history(gateway, transaction, start, end))
+        except Py4JJavaError:  # one commit that Delta can't read hides all others
+            yield from _one_by_one(transaction, gateway, end)
+            return
         if not commits:
             return  # cleaned up, and so is all before
         for commit in commits:
             if commit.userMetadata().isDefined():
                 yield int(commit.version().get()), str(commit.userMetadata().get())
         end, count = start - 1, _MORE_COMMITS
+
+
+def _one_by_one(transaction: JavaObject, gateway: Gateway, end: int) -> Iterator[tuple[int, str]]:
+    for version in range(end, -1, -1):
+        try:
+            info = commit_info(gateway, transaction.snapshot(), version)
+        except Py4JJavaError as error:
+            if "FileNotFoundException" in _java_classes(error):
+                return  # cleaned up, and so is all before
+            continue
+        if info is not None and info.userMetadata().isDefined():
+            yield version, str(info.userMetadata().get())

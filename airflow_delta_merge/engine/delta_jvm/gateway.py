@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm.errors import Progress
 from airflow_delta_merge.engine.delta_jvm.versions import Versions
 from airflow_delta_merge.exceptions import MergeConfigError
 
@@ -55,12 +56,13 @@ class Gateway:
     """The JVM behind a session.
 
     :param spark: a classic session (not Spark Connect) with Delta's extension and catalog.
+    :param progress: where the merge says what it is at.
     :ivar session: the JVM's session.
     :ivar planning_session: the one by whose settings DataFrames made here are planned, see :meth:`planning_once`.
     :raises MergeConfigError: when the session is one the engine cannot use.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise MergeConfigError(
                 "The merge engine needs a classic Spark session: over Spark Connect Delta's classes cannot be "
@@ -74,6 +76,7 @@ class Gateway:
                 "`python -m airflow_delta_merge.jars` prints, or through DeltaMergeHook."
             )
         self.spark = spark
+        self.progress = progress or Progress()
         self.session: JavaObject = spark._jsparkSession
         self.planning_session = self.session
         self.jvm = jvm

@@ -1,4 +1,4 @@
-"""The merge as one execution in the Spark UI and in event logs, with Delta's metrics and its queries beneath it."""
+"""The merge as one execution: in the Spark UI, in event logs and for listeners, with its queries beneath it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 _EVENTS = "org.apache.spark.sql.execution.ui"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
+#: How Spark names the execution of a command.
+_COMMAND = "command"
 
 
 @contextmanager
-def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge) -> Iterator[None]:
+def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge, *, is_dry_run: bool) -> Iterator[None]:
     """Announce what runs inside to Spark's listeners, as Spark itself does for a command that it executes.
 
     Spark's own way takes a Scala closure, which cannot be had from Python; so the events are posted from here. At the
-    end, also after a failure, the merge's SQL metrics are announced as they are then.
+    end, also after a failure, the merge's SQL metrics are announced as they are then, and each
+    ``QueryExecutionListener`` of the session hears of an execution named ``command``.
+
+    :param is_dry_run: whether nothing is to be written. A ``QueryExecutionListener`` does not hear of that: it would
+        take it for a merge.
     """
     context = gateway.spark.sparkContext._jsc
     number = _next_execution_id(gateway)
@@ -27,23 +34,27 @@ def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge) -> Iterator[No
     root = gateway.module(_EXECUTION).EXECUTION_ROOT_ID_KEY()
     before = context.getLocalProperty(root)
     context.setLocalProperty(root, str(number))
-    failure = ""
+    began = time.monotonic_ns()
+    failure: BaseException | None = None
     try:
         yield
     except BaseException as error:
-        failure = str(error) or type(error).__name__
+        failure = error
         raise
     finally:
+        duration = time.monotonic_ns() - began
         context.setLocalProperty(root, before)
         metrics = gateway.module("org.apache.spark.sql.execution.metric.SQLMetrics")
         values = statement.command.metrics().values().toSeq()
         metrics.postDriverMetricUpdates(context.sc(), str(number), values)
-        ended = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionEnd")
-        _post(gateway, ended(*versions.of_execution(gateway, [number, _now(), gateway.some(failure)], begins=False)))
+        ended = _ended(gateway, statement, number, failure)
+        if not is_dry_run:
+            _tell_query_listeners(gateway, ended, statement, duration, failure)
+        _post(gateway, ended)
 
 
 def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObject:
-    plan = statement.executed_plan()
+    plan = statement.execution.executedPlan()
     text = f"MERGE INTO {statement.table_name()}"
     empty = gateway.module("scala.collection.immutable.Map").empty()
     no_tags = gateway.module("scala.Predef").Set().empty()
@@ -60,7 +71,36 @@ def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObj
         no_tags,
     ]
     started = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")
-    return started(*versions.of_execution(gateway, arguments, begins=True))
+    return started(*versions.of_execution(gateway, statement.execution, arguments, begins=True))
+
+
+def _ended(gateway: Gateway, statement: ResolvedMerge, number: int, failure: BaseException | None) -> JavaObject:
+    message = "" if failure is None else str(failure) or type(failure).__name__
+    arguments = [number, _now(), gateway.some(message)]
+    ended = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionEnd")
+    return ended(*versions.of_execution(gateway, statement.execution, arguments, begins=False))
+
+
+def _tell_query_listeners(
+    gateway: Gateway, ended: JavaObject, statement: ResolvedMerge, duration: int, failure: BaseException | None
+) -> None:
+    """Add what Spark's bus of ``QueryExecutionListener`` passes on; it leaves out executions without a name.
+
+    :param duration: nanoseconds.
+    """
+    getattr(ended, "executionName_$eq")(gateway.some(_COMMAND))
+    getattr(ended, "qe_$eq")(statement.execution)
+    getattr(ended, "duration_$eq")(duration)
+    getattr(ended, "executionFailure_$eq")(gateway.none if failure is None else gateway.some(_thrown(gateway, failure)))
+
+
+def _thrown(gateway: Gateway, failure: BaseException) -> JavaObject:
+    """The JVM's exception behind a failure, or one that says the same."""
+    thrown = throwable_behind(failure)
+    if thrown is None:
+        message = str(failure) or type(failure).__name__
+        return gateway.java_class("org.apache.spark.SparkException")(message)
+    return thrown
 
 
 def _next_execution_id(gateway: Gateway) -> int:

@@ -97,11 +97,16 @@ class ResolvedMerge:
         state = gateway.session.sessionState()
         parsed = state.sqlParser().parsePlan(statement)
         skip = gateway.module("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-        plan = state.executePlan(parsed, skip).optimizedPlan()
+        #: Spark's ``QueryExecution`` of the command, whose physical plan has it, too.
+        self.execution: JavaObject = state.executePlan(parsed, skip)
+        plan = self.execution.optimizedPlan()
         command = _find_command(plan)
         if command is None:
             raise _no_delta_merge(plan)
-        self.command: JavaObject = command
+        if command is not plan:
+            self.execution = state.executePlan(command, skip)
+        # Spark plans a copy of what it optimized, and what looks at an execution's plans finds the metrics there.
+        self.command: JavaObject = self.execution.executedPlan().cmd()
 
     @cached_property
     def condition(self) -> Column:
@@ -184,10 +189,6 @@ class ResolvedMerge:
         metrics = self.command.metrics()
         names = str(metrics.keys().mkString(" ")).split()
         return {name: metrics.apply(name) for name in names}
-
-    def executed_plan(self) -> JavaObject:
-        """The physical plan by which Spark would run the command."""
-        return self._gateway.java_class("org.apache.spark.sql.execution.command.ExecutedCommandExec")(self.command)
 
     @cached_property
     def materialization(self) -> tuple[bool, JavaObject]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
 from airflow_delta_merge.engine.delta_jvm.state_files import files_of, list_state
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-from airflow_delta_merge.engine.file_statistics import statistics_of
+from airflow_delta_merge.engine.file_statistics import has_readable_statistics, statistics_of
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
@@ -47,6 +48,7 @@ class TableFiles:
         self._transaction = transaction
         self._checksum = checksum
         self._list_up_to = list_up_to
+        self._listed_adds: list[dict[str, Any]] = []
         self._chosen_of_state: JavaObject | None = None
 
     @cached_property
@@ -74,8 +76,12 @@ class TableFiles:
             num_rows=int(rows.get()) if rows.isDefined() else None,
         )
 
+    @raises_merge_errors
     def filter(self, predicates: Iterable[Column]) -> FileSet:
-        """The files that may hold rows of the target for which all predicates are true; they count as read."""
+        """The files that may hold rows of the target for which all predicates are true; they count as read.
+
+        :raises MergeExecutionError: when a partition's value is a text that is no value of its type.
+        """
         return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
 
     def _resolved(self, predicates: Iterable[Column]) -> JavaObject:
@@ -95,8 +101,13 @@ class TableFiles:
         has to be replayed by Spark.
         """
         listed = self._checksum.listed("allFiles")
-        files = None if listed is None else self.file_set(listed)
-        return None if files is None or (files.count, files.num_bytes) != self.table_size else files
+        if listed is None:
+            return None
+        self._listed_adds = self._gateway.as_json(listed)
+        if not all(map(has_readable_statistics, self._listed_adds)):
+            return None
+        files = self.file_set(listed)
+        return files if (files.count, files.num_bytes) == self.table_size else None
 
     @property
     def num_listed_rows(self) -> int | None:
@@ -104,11 +115,13 @@ class TableFiles:
         return None if self._listed_files is None else self._listed_files.num_rows
 
     @cached_property
-    def _listed_state(self) -> list[str] | None:
-        """What the log says of each file, if they are few enough; those of the checksum file need no such list."""
+    def _listed_state(self) -> list[tuple[str, dict[str, Any]]] | None:
+        """What the log says of each file, as JSON and read, if they are few enough and all of it can be read; those of
+        the checksum file need no such list."""
         if self._listed_files is not None or self.table_size[0] > self._list_up_to:
             return None
-        return list_state(self._gateway, self._transaction.snapshot())
+        listed = [(text, json.loads(text)) for text in list_state(self._gateway, self._transaction.snapshot())]
+        return listed if all(has_readable_statistics(add) for _, add in listed) else None
 
     @cached_property
     def listed_statistics(self) -> list[dict[str, Any]] | None:
@@ -120,8 +133,8 @@ class TableFiles:
         if not self._skips_by_statistics:
             return None
         if self._listed_files is not None:
-            return self.statistics(self._listed_files)
-        return None if self._listed_state is None else self._statistics_of(map(json.loads, self._listed_state))
+            return self._statistics_of(self._listed_adds)
+        return None if self._listed_state is None else self._statistics_of(add for _, add in self._listed_state)
 
     @property
     def _skips_by_statistics(self) -> bool:
@@ -151,7 +164,7 @@ class TableFiles:
         files = self._listed_files
         if files is None:
             assert self._listed_state is not None, "listed_statistics is there only if they are listed"
-            adds = [self._listed_state[position] for position in positions]
+            adds = [self._listed_state[position][0] for position in positions]
             if sum(map(len, adds)) > _MOST_CHARACTERS:
                 return None
             files = self.file_set(files_of(self._gateway, adds))

@@ -15,6 +15,7 @@ from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.even_tasks import split_bytes
 
 _MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
+_PUSH_DOWN = "spark.sql.parquet.filterPushdown"
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,14 @@ class TargetScan:
         names = self._gateway.as_json(self._command.target().schema().fieldNames())
         return "_metadata" not in map(str.lower, names)
 
-    def frame(self, files: FileSet, *, most_tasks: int | None = None) -> DataFrame:
+    def frame(self, files: FileSet, *, most_tasks: int | None = None, reads_all_rows: bool = False) -> DataFrame:
         """The target restricted to ``files``, with the attributes that the statement's expressions refer to.
 
         :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
+        :param reads_all_rows: whether Spark shall leave out no rows by the statistics in Parquet's footers.
         """
         utils = self._gateway.delta("DeltaTableUtils")
-        plan = self._plan(files, most_tasks=most_tasks, with_row_index=False)
+        plan = self._plan(files, most_tasks=most_tasks, with_row_index=False, reads_all_rows=reads_all_rows)
         return self._gateway.data_frame(utils.replaceFileIndex(plan, self._file_index(files)))
 
     def frame_with_positions(
@@ -137,19 +139,26 @@ class TargetScan:
             False,
         )
 
-    def _plan(self, files: FileSet, *, most_tasks: int | None, with_row_index: bool) -> JavaObject:
-        """The target's plan, its relation such that it reads ``files`` as it should."""
-        session, plan = self._session_that_reads_evenly(files, most_tasks), self._command.target()
+    def _plan(
+        self, files: FileSet, *, most_tasks: int | None, with_row_index: bool, reads_all_rows: bool = False
+    ) -> JavaObject:
+        """The target's plan, its relation such that it reads ``files`` as it should.
+
+        Spark asks the relation's session when the frame is executed, so each frame gets one of its own.
+        """
+        plan, settings = self._command.target(), self._settings_to_read_evenly(files, most_tasks)
+        if reads_all_rows:
+            settings[_PUSH_DOWN] = "false"
+        session = self._gateway.session_with(settings) if settings else None
         if session is None and not with_row_index:
             return plan
         return self._with_relation(plan, session=session, with_row_index=with_row_index)
 
-    def _session_that_reads_evenly(self, files: FileSet, most_tasks: int | None) -> JavaObject | None:
-        """A clone of the session whose setting makes the tasks that are wanted; None where Spark does so anyway.
+    def _settings_to_read_evenly(self, files: FileSet, most_tasks: int | None) -> dict[str, str]:
+        """What makes Spark read in the tasks that are wanted; nothing where it does so anyway.
 
-        Spark asks the relation's session when the frame is executed, so each frame gets one of its own. To coalesce the
-        rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two, between which each
-        row is built in memory, its file's path included.
+        To coalesce the rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two,
+        between which each row is built in memory, its file's path included.
         """
         conf = self._gateway.sql_conf
         per_task = split_bytes(
@@ -160,9 +169,7 @@ class TargetScan:
             most_bytes=int(conf.filesMaxPartitionBytes()),
             open_cost=int(conf.filesOpenCostInBytes()),
         )
-        if per_task is None:
-            return None
-        return self._gateway.session_with({_MOST_BYTES_PER_TASK: str(per_task)})
+        return {} if per_task is None else {_MOST_BYTES_PER_TASK: str(per_task)}
 
     def _with_relation(self, plan: JavaObject, *, session: JavaObject | None, with_row_index: bool) -> JavaObject:
         name = plan.getClass().getSimpleName()

@@ -25,6 +25,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 )
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
@@ -33,6 +34,8 @@ from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
+
+_UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class MergeTransaction:
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
-        self._checksum = VersionChecksum(self._transaction, use=use_checksum)
+        self._checksum = VersionChecksum(gateway, self._transaction, use=use_checksum)
         self.files = TableFiles(gateway, statement, self._transaction, self._checksum, list_up_to=list_files_up_to)
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
@@ -84,6 +87,13 @@ class MergeTransaction:
     def version_read(self) -> int:
         """The table version that the transaction reads."""
         return int(self._transaction.readVersion())
+
+    def require_one_writer_each(self) -> None:
+        """Make sure that the table's store holds each commit to one writer.
+
+        :raises MergeExecutionError: when it does not; it says what to do.
+        """
+        require_one_writer_each(self._gateway, self._transaction.deltaLog())
 
     def has_been_executed(self) -> bool:
         """Whether the table has a commit by the session's ``txnAppId`` with its ``txnVersion`` or a later one."""
@@ -137,6 +147,16 @@ class MergeTransaction:
     @cached_property
     def partition_columns(self) -> list[str]:
         return [str(name) for name in scala_list(self._transaction.metadata().partitionColumns())]
+
+    def table_property(self, name: str) -> str | None:
+        """The value of a table property; None if it isn't set."""
+        value = self._transaction.metadata().configuration().get(name)
+        return str(value.get()) if value.isDefined() else None
+
+    @cached_property
+    def is_in_utc(self) -> bool:
+        """Whether moments that name no zone are taken for UTC."""
+        return self._gateway.conf("spark.sql.session.timeZone").upper() in _UTC
 
     @cached_property
     def writes_change_data(self) -> bool:
@@ -298,7 +318,7 @@ class MergeTransaction:
             if version_after_all is None:
                 raise
             return version_after_all
-        return int(version.get()) if version.isDefined() else None
+        return self._read_back(int(version.get())) if version.isDefined() else None
 
     def record_statistics(self, version: int | None, materialization_reason: JavaObject, attempt: int) -> None:
         """Record Delta's event ``delta.dml.merge.stats`` with the statement's metrics.
@@ -341,13 +361,28 @@ class MergeTransaction:
         version = landed_version(self._gateway, self._transaction)
         if version is not None:
             return version
+        raise self._given_up(merge_error(error)) from error
+
+    def _read_back(self, version: int) -> int:
+        """The version, if an object store has it from this transaction as it told; else clean up and raise."""
+        gateway, log = self._gateway, self._transaction.deltaLog()
+        if not is_object_store(log) or landed_version(gateway, self._transaction) == version:
+            return version
+        gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it believes in the commit
+        raise self._given_up(
+            MergeExecutionError(
+                f"The store told that version {version} of {log.dataPath()} was written, but has another writer's."
+            )
+        )
+
+    def _given_up(self, told: MergeExecutionError) -> MergeConflictError:
+        """The error of a conflict, after what was written is deleted."""
         deleted = sum(delete_files(self._gateway, self._transaction, written) for written in self._written)
-        told = merge_error(error)
-        raise MergeConflictError(
+        return MergeConflictError(
             f"{told} The {deleted} files that this attempt wrote were never part of the table and are deleted.",
             condition=told.condition,
             sql_state=told.sql_state,
-        ) from error
+        )
 
     def _operation(self) -> JavaObject:
         gateway, command = self._gateway, self._command

@@ -226,12 +226,18 @@ def with_relation(gateway: Gateway, plan: Any, relation: Any) -> Any:
     return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), *stream)
 
 
-def of_execution(gateway: Gateway, arguments: Sequence[Any], *, begins: bool) -> list[Any]:
+def of_execution(gateway: Gateway, execution: Any, arguments: Sequence[Any], *, begins: bool) -> list[Any]:
     """Arguments of the events that begin and end an execution: since Spark 4.0 with the group of its jobs when it
-    begins, since 4.2 with the query's id; here there is neither."""
-    spark = gateway.versions.spark_minor
-    further = (begins and spark >= (4, 0), spark >= (4, 2))
-    return [*arguments, *(gateway.none for has in further if has)]
+    begins, of which there is none here, since 4.2 with the query's id.
+
+    :param execution: the JVM's ``QueryExecution``.
+    """
+    spark, further = gateway.versions.spark_minor, []
+    if begins and spark >= (4, 0):
+        further.append(gateway.none)
+    if spark >= (4, 2):
+        further.append(gateway.some(execution.queryId()))
+    return [*arguments, *further]
 
 
 # --- Delta ------------------------------------------------------------------------------------------------------------

@@ -234,4 +234,4 @@ with DAG(
     heard()
 
 with DAG("waits_for_a_table", schedule="@once", start_date=datetime(2026, 1, 1)):
-    DeltaTableSensor(task_id="there", path=str(FOLDER / "later"), deferrable=True, poke_interval=5, timeout=600)
+    DeltaTableSensor(task_id="there", path=str(FOLDER / "later"), deferrable=True, poke_interval=5, timeout=7200)

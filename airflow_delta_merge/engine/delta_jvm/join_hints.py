@@ -1,0 +1,42 @@
+"""The join hints of a source's query, which are lost where the source's lineage is cut: :class:`JoinHints`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+
+
+@dataclass(frozen=True)
+class JoinHints:
+    """Hints for the source as a whole, not for a join within its query.
+
+    :param infos: the JVM's ``HintInfo``, outermost first: of several the first one counts.
+    :param strategy: how they want the source joined, as Spark names it (``broadcast``, ``merge``, ``shuffle_hash``,
+        ``shuffle_replicate_nl``); None if they say nothing of it.
+    """
+
+    infos: Sequence[JavaObject]
+    strategy: str | None
+
+    @classmethod
+    def of_source(cls, gateway: Gateway, statement: ResolvedMerge) -> JoinHints:
+        """The hints that the source's query carries."""
+        rule = gateway.module("org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint")
+        infos = scala_list(rule.extractHintsFromPlan(statement.command.source())._2())
+        strategies = (info.strategy() for info in infos)
+        strategy = next((str(each.get().toString()) for each in strategies if each.isDefined()), None)
+        return cls(infos, strategy)
+
+    def added_to(self, gateway: Gateway, frame: DataFrame) -> DataFrame:
+        """The frame with these hints."""
+        if not self.infos:
+            return frame
+        plan = jdf(frame).queryExecution().analyzed()
+        for info in reversed(self.infos):
+            plan = gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.ResolvedHint")(plan, info)
+        return gateway.data_frame(plan)

@@ -1,0 +1,55 @@
+"""Whether the store in which a table lies holds each commit to one writer."""
+
+from __future__ import annotations
+
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, java_origin
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.exceptions import MergeExecutionError
+
+#: Delta's own for S3, which looks whether a commit is there and writes it then.
+_SINGLE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
+_CONDITIONAL = "airflow_delta_merge.log_store.S3ConditionalLogStore"
+#: A session setting: somebody makes sure that no two drivers commit to a table at a time.
+_SINGLE_WRITER = "spark.deltaMerge.s3SingleWriter.enabled"
+#: Where no file system of an operating system stands between the writers.
+_OBJECT_STORES = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cos", "oci"})
+
+
+def is_object_store(delta_log: JavaObject) -> bool:
+    """Whether a table lies in an object store, by the scheme of its path."""
+    scheme = delta_log.dataPath().toUri().getScheme()
+    return scheme is not None and str(scheme).lower() in _OBJECT_STORES
+
+
+def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
+    """Make sure that no two drivers can write the same version of a table in S3.
+
+    :raises MergeExecutionError: when they can; it says what to do.
+    """
+    if not is_object_store(delta_log) or (gateway.conf_if_set(_SINGLE_WRITER) or "").lower() == "true":
+        return
+    store = _implementation(delta_log)
+    name = str(store.getClass().getName())
+    if name == _CONDITIONAL:
+        try:
+            store.requireConditionalWrites(delta_log.logPath(), delta_log.newDeltaHadoopConf())
+        except Exception as error:
+            origin = java_origin(error)
+            if origin is None or origin.getClass().getSimpleName() != "UnsupportedOperationException":
+                raise
+            raise from_throwable(origin) from error
+    elif name == _SINGLE_DRIVER:
+        raise MergeExecutionError(
+            f"Two drivers that commit to {delta_log.dataPath()} at once would lose a commit, as the session has "
+            f"Delta's own log store for S3. Start it with the jar of airflow_delta_merge.log_store.log_store_jar() and "
+            f"spark.delta.logStore.s3a.impl={_CONDITIONAL}; or make sure that no two writers commit to the table at a "
+            f"time, and say so: {_SINGLE_WRITER}=true."
+        )
+
+
+def _implementation(delta_log: JavaObject) -> JavaObject:
+    """The log store behind Delta's own adaptors."""
+    store = delta_log.store()
+    if store.getClass().getSimpleName() == "DelegatingLogStore":
+        store = store.getDelegate(delta_log.logPath())
+    return store.logStoreImpl() if store.getClass().getSimpleName() == "LogStoreAdaptor" else store

@@ -1,0 +1,112 @@
+"""Delta's usage events: what its own MERGE says of its steps, for whoever puts a ``DatabricksLogging`` in their way.
+
+Open-source Delta writes these events nowhere. They reach its ``Log4jUsageLogger`` while something tracks it, and
+platforms that replace the class.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+
+MergeStep = Literal[
+    "materializeSource",
+    "findTouchedFiles",
+    "writeAllChanges",
+    "writeAllUpdatesAndDeletes",
+    "writeModifiedRowsOnly",
+    "writeDeletionVectors",
+    "writeInsertsOnlyWhenNoMatches",
+    "writeInsertsOnlyWhenNoMatchedClauses",
+]
+
+_log = logging.getLogger(__name__)
+
+_MERGE = "delta.dml.merge"
+
+#: What Java says of a full disk.
+_FULL_DISK = "java.io.IOException: No space left on device"
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """An event that cannot be recorded is no reason to fail, or to hide the failure that it tells of."""
+    try:
+        yield
+    except Exception:
+        _log.warning("One of Delta's usage events could not be recorded; the merge goes on.", exc_info=True)
+
+
+@contextmanager
+def recorded_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep | None = None) -> Iterator[None]:
+    """Record Delta's operation for what is done inside, when it ends or fails.
+
+    :param step: a step of the merge; None for the merge as a whole.
+    """
+    try:
+        yield
+    finally:
+        record_operation(gateway, statement, step)
+
+
+def record_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep | None = None) -> None:
+    """Record Delta's operation for what is over; the event has no duration, in open-source Delta of its own, too."""
+    command = statement.command
+    with _harmless():
+        command.recordDeltaOperation(
+            command.targetFileIndex().deltaLog(),
+            _MERGE if step is None else f"{_MERGE}.{step}",
+            getattr(command, "recordDeltaOperation$default$3")(),
+            _nothing(gateway),
+        )
+
+
+def record_source_error(
+    gateway: Gateway, statement: ResolvedMerge, error: BaseException, *, is_lost: bool, attempt: int, storage_level: str
+) -> None:
+    """Record what may come of keeping the source: that parts of it got lost in each attempt, or that a disk was full.
+
+    :param error: why the attempt failed; nothing is recorded if that is neither.
+    :param is_lost: whether it says that parts of the source got lost.
+    :param attempt: the attempt's number, from 1.
+    :param storage_level: where the source was kept, as Spark names it.
+    """
+    command, merge = statement.command, "org.apache.spark.sql.delta.commands.merge"
+    with _harmless():
+        if not is_lost and not _is_disk_full(gateway, error):
+            return
+        kinds = gateway.module(f"{merge}.MergeIntoMaterializeSourceErrorType")
+        kind = kinds.RDD_BLOCK_LOST() if is_lost else kinds.OUT_OF_DISK()
+        level = gateway.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
+        command.recordDeltaEvent(
+            command.targetFileIndex().deltaLog(),
+            gateway.module(f"{merge}.MergeIntoMaterializeSourceError").OP_TYPE(),
+            getattr(command, "recordDeltaEvent$default$3")(),
+            gateway.java_class(f"{merge}.MergeIntoMaterializeSourceError")(kind.toString(), attempt, level.toString()),
+            gateway.none,
+        )
+
+
+def _is_disk_full(gateway: Gateway, error: BaseException) -> bool:
+    """Whether Spark says so, as Delta looks for it."""
+    of_spark = gateway.java_class("org.apache.spark.SparkException")._java_lang_class
+    cause = throwable_behind(error)
+    while cause is not None:
+        if _FULL_DISK in str(cause.getMessage()) and of_spark.isInstance(cause):
+            return True
+        cause = cause.getCause()
+    return False
+
+
+def _nothing(gateway: Gateway) -> JavaObject:
+    """A Scala function that does nothing: Delta records an operation around one."""
+    object_class = gateway.java_class("java.lang.Object")._java_lang_class
+    function_class = gateway.java_class("scala.Function0")._java_lang_class
+    null = gateway.java_class("java.lang.invoke.MethodHandles").constant(object_class, None)
+    return gateway.java_class("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(function_class, null)
