@@ -107,8 +107,8 @@ fuzz: java install ## Made-up MERGE statements by every way, against Delta's own
 foreign: java install ## The tables of tests/foreign anew, by deltalake, DuckDB, old Spark and others (ARGS="spark-3.3.2" for a part)
 	@$(BIN)/python -m tests.foreign.make $(ARGS)
 
-chaos: java install $(CLASSES) ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…)
-	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED))
+chaos: java install $(CLASSES) ## Kills at random moments under a real scheduler, then concurrent writers (KILLS=40, SEED=…, S3=1 for a table in S3)
+	@$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED)) $(if $(S3),--s3)
 
 bench: java install $(INSTALLED_FOR_BENCH) ## Ours, the built-in MERGE, delta-rs and the floor (ARGS="--quick"; --help tells more)
 	@$(BIN)/python -m bench $(ARGS)

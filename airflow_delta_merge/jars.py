@@ -6,8 +6,9 @@ Spark has every other jar Delta needs, so these are enough on ``spark.jars``: fo
 They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
 On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
 
-``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas; with ``--s3a``
-those of Hadoop's S3A driver too (:mod:`airflow_delta_merge.s3a_jars`), which lie in the same folder.
+``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas. With
+``--s3a``, ``--azure`` or ``--gcs`` it does the same for a store's driver (:mod:`airflow_delta_merge.store_drivers`),
+whose jars lie in the same folder.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class DeltaJarsError(DeltaMergeError):
-    """Delta's jars, or those of the S3A driver, are not on this machine and could not be fetched."""
+    """Delta's jars, or those of a store's driver, are not on this machine and could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -258,16 +259,19 @@ def _sha256(path: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
     parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
-    parser.add_argument("--s3a", action="store_true", help="those of Hadoop's S3A driver too")
+    parser.add_argument("--s3a", action="append_const", dest="stores", const="S3A", help="those for S3 too")
+    parser.add_argument("--azure", action="append_const", dest="stores", const="ABFS", help="those for Azure too")
+    parser.add_argument("--gcs", action="append_const", dest="stores", const="GCS", help="those for Google too")
     parser.add_argument("--spark", help="the version of Spark they are for; by default that of this environment's")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         found = delta_jars(options.spark)
-        if options.s3a:
-            from airflow_delta_merge.s3a_jars import s3a_jars  # it imports this module
+        if options.stores:
+            from airflow_delta_merge import store_drivers  # it imports this module
 
-            found += s3a_jars()
+            for name in options.stores:
+                found += getattr(store_drivers, name).fetched()
     except DeltaMergeError as error:
         print(error, file=sys.stderr)
         return 1

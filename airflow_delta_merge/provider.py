@@ -50,6 +50,24 @@ _CONNECTION_TYPE = {
             "of Hadoop's S3A driver then go along.",
             "schema": _OPTIONAL_TEXT,
         },
+        "azure_conn_id": {
+            "label": "Azure connection",
+            "description": "For tables and sources in Azure's storage (abfss://): a connection of type wasb or adls. "
+            "The jars of Hadoop's ABFS driver then go along.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "gcp_conn_id": {
+            "label": "Google Cloud connection",
+            "description": "For tables and sources in Google Cloud Storage (gs://): a connection of type "
+            "google_cloud_platform. The jar of Google's driver then goes along.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "s3_single_writer": {
+            "label": "One writer in S3",
+            "description": "Somebody makes sure that no two drivers commit to a table in S3 at a time: for stores that "
+            "can't refuse the second one.",
+            "schema": {"type": ["boolean", "null"]},
+        },
         "namespace": {
             "label": "Namespace",
             "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "

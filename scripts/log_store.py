@@ -16,7 +16,7 @@ from py4j.java_gateway import JavaGateway
 
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.log_store import log_store_jar, log_store_sources
-from airflow_delta_merge.s3a_jars import s3a_jars
+from airflow_delta_merge.store_drivers import S3A
 
 #: The earliest that an archive can tell.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -26,7 +26,7 @@ def build(jar: Path) -> None:
     """Compile the sources into a jar."""
     of_spark = Path(pyspark.__file__).parent / "jars"
     (of_py4j,) = of_spark.glob("py4j-*.jar")
-    class_path = os.pathsep.join([*delta_jars(), *s3a_jars(), str(of_spark / "*")])
+    class_path = os.pathsep.join([*delta_jars(), *S3A.fetched(), str(of_spark / "*")])
     gateway = JavaGateway.launch_gateway(jarpath=str(of_py4j), classpath=class_path, die_on_exit=True)
     try:
         classes = _compile(gateway, log_store_sources())

@@ -69,9 +69,9 @@ NOT_FOR_LOWEST = {
     "tests/airflow/test_table_sensor.py::test_a_log_that_is_read_amid_a_commit_is_read_again": "deltalake 1.3 reads it",
     **dict.fromkeys(
         (
-            "tests/unit/test_s3a_jars.py::test_hadoop_is_that_of_pyspark",
-            "tests/unit/test_s3a_jars.py::test_missing_jars_are_named_with_their_address",
-            "tests/unit/test_s3a_jars.py::test_every_class_that_they_name_is_there",
+            "tests/unit/test_store_drivers.py::test_hadoop_is_that_of_pyspark",
+            "tests/unit/test_store_drivers.py::test_missing_jars_are_named_with_their_address",
+            "tests/unit/test_store_drivers.py::test_every_class_that_they_name_is_there",
         ),
         "the S3A driver is that of Spark 4.2's Hadoop",
     ),

@@ -14,15 +14,19 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.hooks.secrets import mask_secrets
+from airflow_delta_merge.hooks.stores.connections import StoreConnections
+from airflow_delta_merge.store_drivers import ABFS, GCS, S3A, StoreDriver
 
 CONNECTION_TYPE = "delta_merge"
 DEFAULT_CONNECTION = "spark_default"
 LOCAL_MASTER = "local[*]"
 
+#: The fields that name connections to stores, with the drivers that reach these.
+_STORES = {"aws_conn_id": S3A, "azure_conn_id": ABFS, "gcp_conn_id": GCS}
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
-    *("allowed_locations", "allowed_conf", "aws_conn_id", "s3a_jars", "s3_single_writer"),
+    *("allowed_locations", "allowed_conf", *_STORES, *(driver.flag for driver in _STORES.values()), "s3_single_writer"),
 )
 
 log = logging.getLogger(__name__)
@@ -74,9 +78,8 @@ class ConnectionSettings:
     :param namespace: stands in front of the merge's application id, in place of ``[delta_merge] namespace``.
     :param history_server_url: where Spark's history server is, e.g. ``http://spark-history:18080``.
     :param commit_url: the address of a commit, with ``{table}`` and ``{version}`` in it.
-    :param aws_conn_id: the connection of type ``aws`` by which Spark reaches S3 (``s3a://``); None leaves that to
-        Spark's properties and the machine.
-    :param s3a_jars: whether the jars of Hadoop's S3A driver go with each merge.
+    :param stores: the connections by which Spark reaches object stores.
+    :param store_drivers: the drivers whose jars go with each merge.
     :param s3_single_writer: whether somebody makes sure that no two drivers commit to a table in S3 at a time, so that
         stores can be used that don't refuse the second writer.
     :param result_path: for deploy mode cluster: the folder for results, as a URI.
@@ -88,8 +91,8 @@ class ConnectionSettings:
     namespace: str | None = None
     history_server_url: str | None = None
     commit_url: str | None = None
-    aws_conn_id: str | None = None
-    s3a_jars: bool = False
+    stores: StoreConnections = field(default_factory=StoreConnections)
+    store_drivers: tuple[StoreDriver, ...] = ()
     s3_single_writer: bool = False
     result_path: str | None = None
     resource_manager: str | None = None
@@ -101,12 +104,16 @@ class ConnectionSettings:
         :raises SparkConnectionError: when it says what is not understood.
         """
         extra = connection.extra_dejson
-        aws_conn_id = _text(connection, extra, "aws_conn_id")
+        stores = {name: _text(connection, extra, name) for name in _STORES}
         of_either_type: dict[str, Any] = {
             "history_server_url": _web_address(connection, extra, "history_server_url"),
             "commit_url": _web_address(connection, extra, "commit_url"),
-            "aws_conn_id": aws_conn_id,
-            "s3a_jars": _flag(connection, extra, "s3a_jars", default=aws_conn_id is not None),
+            "stores": StoreConnections(**stores),
+            "store_drivers": tuple(
+                driver
+                for name, driver in _STORES.items()
+                if _flag(connection, extra, driver.flag, default=stores[name] is not None)
+            ),
             "s3_single_writer": _flag(connection, extra, "s3_single_writer", default=False),
             "result_path": _uri(connection, extra, "result_path"),
             "resource_manager": _resource_manager(connection, extra),

@@ -13,7 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_delta_merge.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
+from airflow_delta_merge.hooks.stores.connections import StoreConnections
+from airflow_delta_merge.hooks.stores.fields import StoreAccessError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -32,17 +33,15 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _LookedAt:
-    """A table whose log is looked at.
+class StoredTable(StoreConnections):
+    """A table whose log is looked at; connections are read at each look, so that keys stay in them.
 
     :param path: the table's folder or URI.
-    :param storage_options: access to its storage, by the names of ``deltalake``.
-    :param aws_conn_id: the connection that has access to S3; it is read at each look, so that keys stay in it.
+    :param storage_options: access to its storage, by the names of ``deltalake``; they go before what connections say.
     """
 
     path: str
     storage_options: dict[str, str] = field(default_factory=dict)
-    aws_conn_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types, for the arguments of a trigger."""
@@ -50,7 +49,7 @@ class _LookedAt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableCondition(_LookedAt):
+class TableCondition(StoredTable):
     """What a table's log is to tell; all that is given must be true, and the table be there.
 
     :param version: the table has this version or a later one.
@@ -67,7 +66,7 @@ class TableCondition(_LookedAt):
 
         :raises AirflowException: as :func:`read_log`.
         """
-        return read_log(self.path, self.storage_options, self._look, aws_conn_id=self.aws_conn_id)
+        return read_log(self, self._look)
 
     def _look(self, table: DeltaTable) -> int | None:
         version: int = table.version()
@@ -80,7 +79,7 @@ class TableCondition(_LookedAt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedMerge(_LookedAt):
+class RecordedMerge(StoredTable):
     """A merge that a table's log is to tell.
 
     :param application_id: by what the table knows it; see :func:`~airflow_delta_merge.identity.application_id`.
@@ -95,7 +94,7 @@ class RecordedMerge(_LookedAt):
         :raises AirflowFailException: also when the record is of a release that this one can't read.
         :raises AirflowException: as :func:`read_log`.
         """
-        return read_log(self.path, self.storage_options, self._look, aws_conn_id=self.aws_conn_id)
+        return read_log(self, self._look)
 
     def _look(self, table: DeltaTable) -> dict[str, Any] | None:
         if table.transaction_version(self.application_id) is None:
@@ -121,9 +120,7 @@ class RecordedMerge(_LookedAt):
         return None
 
 
-def commits_after(
-    path: str, storage_options: Mapping[str, str], version: int | None, *, aws_conn_id: str | None = None
-) -> tuple[int, list[str]] | None:
+def commits_after(table: StoredTable, version: int | None) -> tuple[int, list[str]] | None:
     """The version that a table has, and the operations of the commits after another one, the newest first.
 
     A table whose version is lower was made anew, so all its commits are new ones. Commits that the log no longer has
@@ -144,44 +141,37 @@ def commits_after(
         lost = [UNKNOWN] if len(commits) < number else []
         return now, list(dict.fromkeys(operations + lost))
 
-    return read_log(path, storage_options, look, aws_conn_id=aws_conn_id)
+    return read_log(table, look)
 
 
-def read_log(
-    path: str,
-    storage_options: Mapping[str, str],
-    look: Callable[[DeltaTable], _T | None],
-    *,
-    aws_conn_id: str | None = None,
-) -> _T | None:
+def read_log(table: StoredTable, look: Callable[[DeltaTable], _T | None]) -> _T | None:
     """Look at a table by its log; None also when there is no table.
 
-    :param storage_options: what ``deltalake`` is told of the storage.
-    :param aws_conn_id: a connection that says more of it; the former go before.
     :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
     :raises AirflowException: when the log can't be read, at the last of several looks either, or the connection can't.
     """
     try:
         from deltalake.exceptions import DeltaError
     except ImportError as error:
-        raise AirflowFailException(f"The log of {path} is read by deltalake, which is missing. {_INSTALL}") from error
-    if aws_conn_id is not None:
-        try:
-            storage_options = {**S3Access.of(aws_conn_id).storage_options(), **storage_options}
-        except S3AccessError as error:
-            raise AirflowException(str(error)) from error
+        raise AirflowFailException(
+            f"The log of {table.path} is read by deltalake, which is missing. {_INSTALL}"
+        ) from error
+    try:
+        storage_options = {**table.deltalake_options(), **table.storage_options}
+    except StoreAccessError as error:
+        raise AirflowException(str(error)) from error
     for pause in _PAUSES_SECONDS:
         try:
-            return _read_once(path, storage_options, look)
+            return _read_once(table.path, storage_options, look)
         except DeltaError:
             time.sleep(pause)
     try:
-        return _read_once(path, storage_options, look)
+        return _read_once(table.path, storage_options, look)
     except DeltaError as error:
         (what, *_) = str(error).splitlines()  # the rest are frames without names
         raise AirflowException(
-            f"The log of {path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage reachable "
-            "with these storage_options, and can Spark read the table?"
+            f"The log of {table.path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage "
+            "reachable with these storage_options, and can Spark read the table?"
         ) from error
 
 

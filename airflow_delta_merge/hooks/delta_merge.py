@@ -38,7 +38,6 @@ from airflow_delta_merge.jars import have_delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
-from airflow_delta_merge.s3a_jars import have_s3a_jars
 
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.spark_application import SparkApplication
@@ -147,13 +146,10 @@ class DeltaMergeHook(BaseHook):
             binary = submit.find_binary()
             there = have_delta_jars(submit.spark_home)
             jars = "Delta's jars" if there else "an address that has Delta's jars"
-            if settings.s3a_jars:
-                jars += (
-                    " and the S3A driver's"
-                    if have_s3a_jars(submit.spark_home)
-                    else " and an address that has the S3A driver's"
-                )
-            of_s3 = self.preparation.s3_properties
+            for driver in settings.store_drivers:
+                there = driver.are_there(submit.spark_home)
+                jars += f" and {'' if there else 'an address that has '}the {driver.name} driver's"
+            of_stores = self.preparation.store_properties
             submit.check_master()
         except (DeltaMergeError, DeltaMergeException) as error:
             return False, f"{error} (This was looked for on {here}.)"
@@ -166,8 +162,8 @@ class DeltaMergeHook(BaseHook):
             master = f"The master {submit.master} was not asked."
         if settings.conf:
             untested.append("what conf is for")
-        if of_s3:
-            untested.append("whether S3 lets the AWS connection in")
+        if of_stores:
+            untested.append("whether the stores let their connections in")
         if settings.jars:
             untested.append("the further jars")
         return True, (

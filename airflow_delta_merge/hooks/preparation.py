@@ -12,12 +12,10 @@ from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
 from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
-from airflow_delta_merge.hooks.s3_access import S3Access
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.java import check_java
 from airflow_delta_merge.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PROPERTIES, log_store_jar
-from airflow_delta_merge.s3a_jars import s3a_jars
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -61,17 +59,16 @@ class Preparation:
         return ConnectionSettings.of(self._connection)
 
     @cached_property
-    def s3_properties(self) -> dict[str, str]:
-        """What Spark is told of S3, keys among it: for the private properties file only.
+    def store_properties(self) -> dict[str, str]:
+        """What Spark is told of object stores, keys among it: for the private properties file only.
 
-        :raises S3AccessError: when the connection that has them can't be used.
+        :raises StoreAccessError: when a connection that has them can't be used.
         """
-        aws_conn_id = self.settings.aws_conn_id
-        return S3Access.of(aws_conn_id).spark_properties() if aws_conn_id is not None else {}
+        return self.settings.stores.spark_properties()
 
     def given_properties(self) -> list[dict[str, Any]]:
         """The Spark properties that whoever merges has given, secrets among them; the last ones go before."""
-        return [self.s3_properties, dict(self.settings.conf), self.conf]
+        return [self.store_properties, dict(self.settings.conf), self.conf]
 
     def unprepared(self) -> SparkSubmit:
         """One that only knows where Spark runs."""
@@ -139,9 +136,9 @@ class Preparation:
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]
         submit.add_jars([log_store_jar()], on_class_path=False)
-        if self.settings.s3a_jars:
+        for driver in self.settings.store_drivers:
             # Not on the class path: the archive is for one without them.
-            submit.add_jars(s3a_jars(submit.spark_home), on_class_path=False)
+            submit.add_jars(driver.fetched(submit.spark_home), on_class_path=False)
 
     def _compiler_options(self) -> list[str]:
         """Java's second compiler makes long work fast; what is short ends before that pays off."""
@@ -174,6 +171,8 @@ class Preparation:
             "spark.log.level": "WARN",
             # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
             "spark.sql.variable.substitute": "false",
+            # A storage driver may leave threads that keep Java alive for ever: ABFS's do. Spark 3.5 doesn't know this.
+            "spark.submit.callSystemExitOnMainExit": "true",
             # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
             "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
         }
@@ -185,7 +184,7 @@ class Preparation:
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        given = {**self.s3_properties, **self.settings.conf, **self.conf}
+        given = {**self.store_properties, **self.settings.conf, **self.conf}
         if self.settings.s3_single_writer:
             defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"
         elif LOG_STORE_OF_ALL_SCHEMES not in given:

@@ -74,6 +74,8 @@ class DeltaMergeSensor(TableLogSensor):
         …); values that look like secrets are masked. (templated)
     :param aws_conn_id: with ``path``, for a table in S3: a connection of type ``aws``, read as for merges; what
         ``storage_options`` say goes before it.
+    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
     :param namespace: with ``path``: the namespace of the Airflow that merges; by default this one's, ``[delta_merge]
         namespace`` of its configuration. (templated)
     :param deferrable: with ``path``: whether to wait in the triggerer, without a worker's slot; by default as
@@ -106,6 +108,8 @@ class DeltaMergeSensor(TableLogSensor):
         path: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         aws_conn_id: str | None = None,
+        azure_conn_id: str | None = None,
+        gcp_conn_id: str | None = None,
         namespace: str | None = None,
         deferrable: bool | None = None,
         **kwargs: Any,
@@ -114,6 +118,8 @@ class DeltaMergeSensor(TableLogSensor):
         by_log = {
             "storage_options": storage_options,
             "aws_conn_id": aws_conn_id,
+            "azure_conn_id": azure_conn_id,
+            "gcp_conn_id": gcp_conn_id,
             "namespace": namespace,
             "deferrable": deferrable or None,
         }
@@ -143,6 +149,8 @@ class DeltaMergeSensor(TableLogSensor):
         self.path = path
         self.storage_options = dict(storage_options or {})
         self.aws_conn_id = aws_conn_id
+        self.azure_conn_id = azure_conn_id
+        self.gcp_conn_id = gcp_conn_id
         self.namespace = namespace
         if deferrable is None:
             deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
@@ -199,6 +207,8 @@ class DeltaMergeSensor(TableLogSensor):
             path=self.path,
             storage_options=self.storage_options,
             aws_conn_id=self.aws_conn_id,
+            azure_conn_id=self.azure_conn_id,
+            gcp_conn_id=self.gcp_conn_id,
             application_id=application_id(
                 namespace=namespace,
                 dag_id=self.external_dag_id or context["ti"].dag_id,

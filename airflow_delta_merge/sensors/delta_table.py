@@ -30,6 +30,8 @@ class DeltaTableSensor(TableLogSensor):
         look like secrets are masked. (templated)
     :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (``docs/how_to``); what
         ``storage_options`` say goes before it.
+    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
     :param deferrable: whether to wait in the triggerer, without a worker's slot.
     """
 
@@ -51,6 +53,8 @@ class DeltaTableSensor(TableLogSensor):
         partition: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
         aws_conn_id: str | None = None,
+        azure_conn_id: str | None = None,
+        gcp_conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -61,6 +65,8 @@ class DeltaTableSensor(TableLogSensor):
         self.partition = dict(partition or {})
         self.storage_options = dict(storage_options or {})
         self.aws_conn_id = aws_conn_id
+        self.azure_conn_id = azure_conn_id
+        self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
             raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
@@ -72,6 +78,8 @@ class DeltaTableSensor(TableLogSensor):
             path=self.path,
             storage_options=self.storage_options,
             aws_conn_id=self.aws_conn_id,
+            azure_conn_id=self.azure_conn_id,
+            gcp_conn_id=self.gcp_conn_id,
             version=None if self.version in (None, "") else int(self.version),
             updated_since=self.updated_since or None,
             partition={name: str(value) for name, value in self.partition.items()},

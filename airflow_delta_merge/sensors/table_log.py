@@ -21,6 +21,8 @@ class TableLogSensor(BaseSensorOperator):
     deferrable: bool
     storage_options: dict[str, str]
     aws_conn_id: str | None
+    azure_conn_id: str | None
+    gcp_conn_id: str | None
 
     @abstractmethod
     def poke(self, context: Context) -> PokeReturnValue:

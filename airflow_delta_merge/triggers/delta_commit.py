@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from airflow_delta_merge.hooks.delta_log import commits_after
+from airflow_delta_merge.hooks.delta_log import StoredTable, commits_after
 from airflow_delta_merge.hooks.secrets import holds_secrets
+from airflow_delta_merge.hooks.stores.connections import StoreConnections
 
 try:
     from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -42,6 +44,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
         as they stand in the DAG. The triggerer gets these by its environment (``AWS_SECRET_ACCESS_KEY`` …).
     :param aws_conn_id: for a table in S3: a connection of type ``aws``, which the triggerer reads at each look; what
         ``storage_options`` say goes before it.
+    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
     :param poke_interval: seconds between two looks.
     :param ignore_operations: commits that don't count, by their operation in the table's history; by default those that
         leave the rows as they are.
@@ -54,6 +58,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
         path: str,
         storage_options: Mapping[str, str] | None = None,
         aws_conn_id: str | None = None,
+        azure_conn_id: str | None = None,
+        gcp_conn_id: str | None = None,
         poke_interval: float = 60.0,
         ignore_operations: Sequence[str] = MAINTENANCE,
     ) -> None:
@@ -65,7 +71,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
             )
         self.path = path
         self.storage_options = dict(storage_options or {})
-        self.aws_conn_id = aws_conn_id
+        self.stores = StoreConnections(aws_conn_id=aws_conn_id, azure_conn_id=azure_conn_id, gcp_conn_id=gcp_conn_id)
         self.poke_interval = poke_interval
         self.ignore_operations = list(ignore_operations)
 
@@ -73,7 +79,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "path": self.path,
             "storage_options": self.storage_options,
-            "aws_conn_id": self.aws_conn_id,
+            **asdict(self.stores),
             "poke_interval": self.poke_interval,
             "ignore_operations": self.ignore_operations,
         }
@@ -104,7 +110,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
         try:
             # Not asyncio.to_thread: a connection must be asked for in the triggerer's loop.
             look = sync_to_async(commits_after, thread_sensitive=False)
-            found = await look(self.path, self.storage_options, known, aws_conn_id=self.aws_conn_id)
+            table = StoredTable(path=self.path, storage_options=self.storage_options, **asdict(self.stores))
+            found = await look(table, known)
         except Exception as error:  # nobody else would look again
             self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
             return None

@@ -13,7 +13,8 @@ CANARY = "canary-5f2c81"
 class Watch:
     """Looks, all the time, at every command line of this machine and at the files staged for merges."""
 
-    def __init__(self, temporary: Path) -> None:
+    def __init__(self, temporary: Path, secret: str = CANARY) -> None:
+        self._secret = secret.encode()
         self.command_lines = 0
         self.with_canary_on_command_line: set[str] = set()
         self.with_canary: set[tuple[str, int]] = set()
@@ -32,11 +33,11 @@ class Watch:
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):
                     self.command_lines += 1
-                    if CANARY.encode() in (line := path.read_bytes()):
+                    if self._secret in (line := path.read_bytes()):
                         self.with_canary_on_command_line.add(line.decode())
             for folder in self._temporary.glob("airflow_delta_merge_*"):
                 with suppress(OSError):
                     self.folder_modes.add(folder.stat().st_mode & 0o777)
                     for path in folder.iterdir():
-                        if path.is_file() and CANARY.encode() in path.read_bytes():
+                        if path.is_file() and self._secret in path.read_bytes():
                             self.with_canary.add((path.name, path.stat().st_mode))

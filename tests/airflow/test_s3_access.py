@@ -12,14 +12,15 @@ import pytest
 
 from airflow_delta_merge import jars
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks import delta_merge, preparation
 from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.s3_access import S3Access, S3AccessError
 from airflow_delta_merge.hooks.staging import staged
+from airflow_delta_merge.hooks.stores.fields import StoreAccessError
+from airflow_delta_merge.hooks.stores.s3 import S3Access
 from airflow_delta_merge.log_store import LOG_STORE, log_store_jar
 from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.store_drivers import S3A, StoreDriver
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
@@ -108,6 +109,90 @@ def test_the_path_style_is_that_of_botocore(define: Define, endpoint: str | None
     assert S3Access.of("my_lake").path_style == (not address.split("/")[2].startswith("lake."))
 
 
+OF_ROLE = {
+    "assumed.role.arn": "arn:aws:iam::1:role/r",
+    "assumed.role.session.name": "Airflow_my_lake",
+    "assumed.role.sts.endpoint": "sts.amazonaws.com",
+    "assumed.role.sts.endpoint.region": "us-east-1",
+    "aws.credentials.provider": f"{PROVIDERS}auth.AssumedRoleCredentialProvider",
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "properties"),
+    [
+        (KEYS, {**OF_KEYS, "assumed.role.credentials.provider": f"{PROVIDERS}SimpleAWSCredentialsProvider"}),
+        (
+            {},
+            {
+                "assumed.role.credentials.provider": "software.amazon.awssdk.auth.credentials."
+                f"EnvironmentVariableCredentialsProvider,{PROVIDERS}auth.IAMInstanceCredentialsProvider"
+            },
+        ),
+        (
+            {
+                **KEYS,
+                "extra": {
+                    "region_name": "cn-north-1",
+                    "assume_role_kwargs": {
+                        "ExternalId": "e",
+                        "DurationSeconds": 7200,
+                        "RoleSessionName": "s",
+                        "Policy": "{}",
+                    },
+                },
+            },
+            {
+                **OF_KEYS,
+                "endpoint.region": "cn-north-1",
+                "assumed.role.credentials.provider": f"{PROVIDERS}SimpleAWSCredentialsProvider",
+                "assumed.role.external.id": "e",
+                "assumed.role.session.duration": "7200s",
+                "assumed.role.session.name": "s",
+                "assumed.role.policy": "{}",
+                "assumed.role.sts.endpoint": "sts.cn-north-1.amazonaws.com.cn",
+                "assumed.role.sts.endpoint.region": "cn-north-1",
+            },
+        ),
+        (
+            {**KEYS, "extra": {"service_config": {"sts": {"endpoint_url": "https://sts.internal"}}}},
+            {
+                **OF_KEYS,
+                "assumed.role.credentials.provider": f"{PROVIDERS}SimpleAWSCredentialsProvider",
+                "assumed.role.sts.endpoint": "sts.internal",
+            },
+        ),
+    ],
+    ids=["by keys", "by the machine", "with all that can be said of it", "at an address of one's own"],
+)
+def test_s3a_assumes_a_role_by_itself(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
+    extra = {"role_arn": "arn:aws:iam::1:role/r", **parts.get("extra", {})}
+    define(**{**parts, "extra": extra})
+    told = s3a(S3Access.of("my_lake", assumes_role=True).spark_properties())
+    assert told == {"path.style.access": "false", **OF_ROLE, **properties}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"assume_role_method": "assume_role_with_saml"},
+        {"profile_name": "p"},
+        {"session_kwargs": {"profile_name": "p"}},
+        {"assume_role_kwargs": {"Tags": []}},
+        {"service_config": {"sts": {"endpoint_url": "http://sts.internal"}}},
+        {"service_config": {"sts": {"endpoint_url": "https://sts.internal:8443"}}},
+    ],
+    ids=["by SAML", "by a profile", "by a session", "with tags", "by STS without TLS", "by STS at another port"],
+)
+def test_other_roles_sign_in_by_the_amazon_provider(
+    define: Define, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # as where it is missing
+    define(extra={"role_arn": "arn:aws:iam::1:role/r", **extra}, **KEYS)
+    with pytest.raises(StoreAccessError, match="which Airflow's Amazon provider follows"):
+        S3Access.of("my_lake", assumes_role=True)
+
+
 def test_what_deltalake_is_told(define: Define) -> None:
     define({**TOKEN, **MINIO, "region_name": "eu-central-1"}, **KEYS)
     assert S3Access.of("my_lake").storage_options() == {
@@ -129,7 +214,7 @@ def test_what_deltalake_is_told(define: Define) -> None:
     [
         ({"conn_type": "http"}, "is of type 'http'; it must be of type 'aws'"),
         (
-            {"extra": {"role_arn": "arn:aws:iam::1:role/r"}},
+            {"extra": {"role_arn": "arn:aws:iam::1:role/r", "assume_role_method": "assume_role_with_saml"}},
             "has a role_arn, .* install apache-airflow-providers-amazon",
         ),
         ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, which Airflow's Amazon provider"),
@@ -147,7 +232,7 @@ def test_what_deltalake_is_told(define: Define) -> None:
     ],
     ids=[
         "another connection type",
-        "a role",
+        "a role by SAML",
         "a profile of a session",
         "a profile",
         "unverified TLS",
@@ -165,7 +250,7 @@ def test_what_deltalake_is_told(define: Define) -> None:
 def test_what_is_refused(define: Define, monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], sentence: str) -> None:
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # as where it is missing
     define(**parts)
-    with pytest.raises(S3AccessError, match=f"connection 'my_lake'.* {sentence}") as caught:
+    with pytest.raises(StoreAccessError, match=f"connection 'my_lake'.* {sentence}") as caught:
         S3Access.of("my_lake")
     assert "canary" not in str(caught.value)
     with pytest.raises(DeltaMergeException, match=sentence):
@@ -181,7 +266,7 @@ def test_a_connection_that_is_not_there(define: Define, monkeypatch: pytest.Monk
 
 def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.s3_access.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.hooks.stores.s3.mask_secret", masked.append)
     define(TOKEN, **KEYS)
     assert "canary" not in repr(S3Access.of("my_lake"))
     assert masked == ["canary-access", "canary/secret+", "canary-token"]
@@ -189,7 +274,7 @@ def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("conn_type", ["delta_merge", "spark"])
 def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str) -> None:
-    monkeypatch.setattr(preparation, "s3a_jars", lambda spark: ["/of/hadoop-aws.jar", "/of/s3.jar"])
+    monkeypatch.setattr(StoreDriver, "fetched", lambda driver, spark: ["/of/hadoop-aws.jar", "/of/s3.jar"])
     define({**TOKEN, **MINIO}, {"conn_type": conn_type}, **KEYS)
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.hadoop.fs.s3a.endpoint": "http://task"})
     with staged(CONFIG) as staging:
@@ -251,7 +336,7 @@ def test_the_log_store_of_merges(define: Define, extra: dict[str, Any], conf: di
 )
 def test_who_gets_the_jars(define: Define, extra: dict[str, Any], jars_go_along: bool) -> None:
     define(lake={"extra": extra})
-    assert ConnectionSettings.of(find_connection("lake")).s3a_jars == jars_go_along
+    assert ConnectionSettings.of(find_connection("lake")).store_drivers == ((S3A,) if jars_go_along else ())
 
 
 @pytest.mark.parametrize("extra", [{"s3a_jars": "yes"}, {"s3_single_writer": 1}, {"aws_conn_id": 7}], ids=readable)
@@ -265,14 +350,14 @@ def test_what_is_not_understood(define: Define, extra: dict[str, Any]) -> None:
 def test_the_connection_test_looks_for_jars_without_asking_s3(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     define(MINIO, **KEYS)
     for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and an address that has the S3A")):
-        monkeypatch.setattr(delta_merge, "have_s3a_jars", lambda spark, there=there: there)
+        monkeypatch.setattr(StoreDriver, "are_there", lambda driver, spark, there=there: there)
         good, sentence = DeltaMergeHook(conn_id="lake").test_connection()
         assert good
         assert said in sentence
-        assert "Not tested: that Spark starts, whether S3 lets the AWS connection in" in sentence
+        assert "Not tested: that Spark starts, whether the stores let their connections in" in sentence
 
-    def refuse(spark: SparkHome) -> bool:
+    def refuse(driver: StoreDriver, spark: SparkHome) -> bool:
         raise jars.DeltaJarsError("not to be had")
 
-    monkeypatch.setattr(delta_merge, "have_s3a_jars", refuse)
+    monkeypatch.setattr(StoreDriver, "are_there", refuse)
     assert DeltaMergeHook(conn_id="lake").test_connection()[0] is False

@@ -161,10 +161,10 @@ class Harness:
             self.check_like(case, like=replace(case, confs={**case.confs, **WRITE_NO_DELETION_VECTORS}))
             return "the built-in trips"
         told = error_condition(builtin.error) if builtin.error else "changed" if builtin.committed else "nothing to do"
-        _forget_empty_partition_values(builtin)
+        _spell_partition_values_as_spark(self.spark, builtin)
         oracle = record(case, builtin, self.spark)
         for ours in self._ours(case, folder, once=oracle.refused):
-            _forget_empty_partition_values(ours)
+            _spell_partition_values_as_spark(self.spark, ours)
             if isinstance(ours.error, NotImplementedError):
                 assert not ours.committed, "raised NotImplementedError after it had committed"
                 told = "not there yet"
@@ -322,11 +322,19 @@ class Harness:
         return "\n".join([*lines, f"way: {ours.path.name}, table: {ours.path}"])
 
 
-def _forget_empty_partition_values(outcome: Outcome) -> None:
-    """Take an empty text for NULL, as Spark makes it where it writes a row anew; the built-in does so to more rows."""
-    for add in outcome.after.files.values():
-        values = add["partitionValues"]
-        values.update({name: None for name, value in values.items() if value == ""})
+def _spell_partition_values_as_spark(spark: SparkSession, outcome: Outcome) -> None:
+    """Spell partition values as Spark does where it writes a row anew, which the built-in does to more rows.
+
+    Other writers spell them in other ways: ``1.50`` for ``1.5``, and an empty text, which Spark makes NULL.
+    """
+    types = {column["name"]: column["type"] for column in outcome.after.schema["fields"]}
+    for add in [*outcome.before.files.values(), *outcome.after.files.values()]:
+        values = {name: value or None for name, value in add["partitionValues"].items()}
+        told = {name: value for name, value in values.items() if value and types.get(name, "string") != "string"}
+        if told:
+            casts = ", ".join(f"CAST(TRY_CAST('{value}' AS {types[name]}) AS STRING)" for name, value in told.items())
+            values.update(zip(told, spark.sql(f"SELECT {casts}").collect()[0], strict=True))
+        add["partitionValues"] = values
 
 
 def _bag_differences(what: str, builtin: Counter[str], ours: Counter[str]) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 ``make chaos`` runs ``python -m tests.faults.chaos``. Each kill has a DAG run of its own whose merge adds 1 to
 every row of one table, so after k runs each row must say k, in k commits. What is killed, and when, is drawn from the
-seed that is printed; ``--seed`` repeats it (the moments, not what the machine is doing then).
+seed that is printed; ``--seed`` repeats it (the moments, not what the machine is doing then). With ``--s3`` the table
+is in S3Proxy, which keeps objects as files, so that they can be looked at as those of any other table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -16,16 +18,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from tests.airflow import tables
 from tests.airflow.once import Once, applied, commits, record, running
 from tests.faults.writers import SHARED
+from tests.object_storage.s3_server import KEYS
+from tests.object_storage.s3proxy import s3proxy
 
 DAG_ID = "once_chaos"
+COLUMNS = {"id": "long", "n": "long"}
 SECONDS_TO_VANISH = 10
 #: Who is killed at a random moment of the run of its merge.
 PROCESSES = ("jvm", "job", "submit", "task", "worker", "scheduler")
@@ -85,11 +91,14 @@ class Chaos:
     """Runs kills one after the other against one table.
 
     :param airflow: an Airflow that runs.
+    :param table: the table's folder.
+    :param target: where it is for the merge.
     """
 
-    def __init__(self, airflow: Once) -> None:
+    def __init__(self, airflow: Once, table: Path, target: str) -> None:
         self.airflow = airflow
-        self.table = airflow.table("chaos")
+        self.table = table
+        self.target = target
         self.runs = 0
         self.seconds = 0.0
         self.orphans: list[int] = []
@@ -138,7 +147,7 @@ class Chaos:
         run_id = f"run{self.runs}"
         if order:
             self.airflow.order(run_id, "kill", order)
-        self.airflow.trigger(DAG_ID, run_id, table=str(self.table))
+        self.airflow.trigger(DAG_ID, run_id, table=self.target)
         return run_id
 
     def _submits(self, run_id: str) -> list[int]:
@@ -219,11 +228,37 @@ class Chaos:
             yield f"deltalake reads version {table.version()}, files missing: {missing}"
 
 
-def chaos(folder: Path, kills: list[Kill], *, say: bool = True) -> list[Kill]:
-    """Run kills in an Airflow of their own, and as many more as came too late to kill anybody."""
+@contextmanager
+def in_s3(folder: Path) -> Iterator[dict[str, str]]:
+    """S3Proxy with a bucket ``lake`` that has the table, and the connections that lead there."""
+    import boto3
+
+    with s3proxy(folder, "lake") as address:
+        keys = {"aws_access_key_id": KEYS["login"], "aws_secret_access_key": KEYS["password"]}
+        client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
+        first = tables.create_table(folder / "first", COLUMNS) / "_delta_log" / f"{0:020}.json"
+        # Of a file that it has not written itself S3Proxy doesn't know what it needs to serve it.
+        client.upload_file(str(first), "lake", f"chaos/_delta_log/{first.name}")
+        lake = {"conn_type": "aws", "extra": {"endpoint_url": address, "region_name": "us-east-1"}, **KEYS}
+        spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {"aws_conn_id": "lake"}}
+        yield {"AIRFLOW_CONN_LAKE": json.dumps(lake), "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark)}
+
+
+def chaos(folder: Path, kills: list[Kill], *, s3: bool = False, say: bool = True) -> list[Kill]:
+    """Run kills in an Airflow of their own, and as many more as came too late to kill anybody.
+
+    :param s3: whether the table is in S3.
+    """
     done: list[Kill] = []
-    with running(folder, SETTINGS) as airflow:
-        run = Chaos(airflow)
+    with (
+        in_s3(folder) if s3 else nullcontext() as environment,
+        running(folder, SETTINGS, environment) as airflow,
+    ):
+        if s3:
+            run = Chaos(airflow, folder / "buckets" / "lake" / "chaos", "s3a://lake/chaos")
+        else:
+            table = tables.create_table(folder / "chaos", COLUMNS)
+            run = Chaos(airflow, table, str(table))
         try:
             run.measure()
             left = list(kills)
@@ -248,8 +283,6 @@ def chaos(folder: Path, kills: list[Kill], *, say: bool = True) -> list[Kill]:
 
 def write_concurrently(folder: Path, processes: int, writers: int, merges: int) -> list[str]:
     """Writers in several Sparks on one table; what is wrong afterwards."""
-    from tests.airflow import tables
-
     table = tables.create_table(folder / "written", {"part": "string", "id": "string", "n": "long"})
     each = writers // processes
     command = [sys.executable, "-m", "tests.faults.writers", str(table)]
@@ -293,6 +326,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--s3", action="store_true", help="the table of the kills is in S3Proxy")
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--merges", type=int, default=10)
     options = parser.parse_args()
@@ -300,7 +334,7 @@ def main() -> int:
     print(f"Seed {seed} (--seed {seed} draws the same kills)", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="delta_merge_chaos_"))
     print(f"Airflow, tables and logs: {folder}", flush=True)
-    kills = chaos(folder, draw(options.kills, seed)) if options.kills else []
+    kills = chaos(folder, draw(options.kills, seed), s3=options.s3) if options.kills else []
     print()
     print_table(kills)
     violations = sum(bool(kill.violations) for kill in kills)

@@ -17,63 +17,23 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 
-from airflow_delta_merge.jars import Jar, fetched
 from scripts.real_airflow import free_port
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "azurite"
 VERSION = "3.35.0"
 ACCOUNT, KEY = "null", base64.b64encode(b"of the tests" * 5).decode()
+OTHER_KEY = base64.b64encode(b"of somebody!" * 5).decode()
 SECONDS_TO_START = 60
-
-_JARS = [
-    Jar(
-        "org.apache.hadoop",
-        "hadoop-azure",
-        "3.5.0",
-        "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
-    ),
-    Jar(
-        "com.microsoft.azure",
-        "azure-storage",
-        "7.0.1",
-        "32249cf9b550e247e257c0a508f93526d35e072509aa637fd33b3d54e267b1e2",
-    ),
-    Jar(
-        "com.microsoft.azure",
-        "azure-keyvault-core",
-        "1.0.0",
-        "d8c6ca5bc1c50fd2c74d81b8731b67aa72fa5c9e086623439ba4e950138937a0",
-    ),
-    Jar(
-        "org.wildfly.openssl",
-        "wildfly-openssl",
-        "2.1.4.Final",
-        "95decbc5d088b40e85f58d7726b8c8f4e3be6312a0f2660c2d714a23cee80279",
-    ),
-    Jar(
-        "org.hdrhistogram",
-        "HdrHistogram",
-        "2.1.12",
-        "9b47fbae444feaac4b7e04f0ea294569e4bc282bc69d8c2ce2ac3f23577281e2",
-    ),
-]
-
-
-def azure_jars() -> list[str]:
-    """Hadoop's ABFS driver and what it needs that Spark lacks."""
-    return fetched(_JARS)
 
 
 def spark_properties(port: int) -> dict[str, str]:
-    """How the driver reaches the server."""
+    """How the driver reaches the server, beside its key."""
     settings = {
         "abfs.endpoint": f"127.0.0.1:{port}",
-        f"account.key.{ACCOUNT}.dfs.core.windows.net": KEY,
-        f"account.key.{ACCOUNT}.blob.core.windows.net": KEY,
         "account.hns.enabled": "false",
         "fns.account.service.type": "BLOB",
-        "networking.library": "JDK_HTTP_URL_CONNECTION",
+        "networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one, its default, can't do without TLS
         "always.use.https": "false",
     }
     return {f"spark.hadoop.fs.azure.{name}": value for name, value in settings.items()}
@@ -81,12 +41,7 @@ def spark_properties(port: int) -> dict[str, str]:
 
 def storage_options(port: int) -> dict[str, str]:
     """The same by the names of ``deltalake``."""
-    return {
-        "azure_storage_account_name": ACCOUNT,
-        "azure_storage_account_key": KEY,
-        "azure_endpoint": f"http://127.0.0.1:{port}/{ACCOUNT}",
-        "allow_http": "true",
-    }
+    return {"azure_endpoint": f"http://127.0.0.1:{port}/{ACCOUNT}", "allow_http": "true"}
 
 
 def _make_container(port: int, name: str) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from tests.airflow.canary import CANARY
 from tests.airflow.conftest import airflow_home
-from tests.object_storage.s3_server import S3Server, s3_server
+from tests.object_storage.s3_server import KEYS, S3Server, s3_server
 
 __all__ = ["airflow_home"]
 
-KEYS = {"login": f"{CANARY}-access", "password": f"{CANARY}/secret+key="}
 TOKEN = {"aws_session_token": f"{CANARY}-token"}
 
 

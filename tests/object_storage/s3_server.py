@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.real_airflow import free_port
+from tests.airflow.canary import CANARY
 
+#: Of a connection to the server, which takes any.
+KEYS = {"login": f"{CANARY}-access", "password": f"{CANARY}/secret+key="}
 SECONDS_TO_START = 60
 ROOT = Path(__file__).parents[2]
 

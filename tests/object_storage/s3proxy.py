@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.real_airflow import free_port
-from tests.object_storage.conftest import KEYS
+from tests.object_storage.s3_server import KEYS
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "s3proxy"

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.hooks.stores.s3 import S3Access
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.log_store import LOG_STORE_PROPERTIES, log_store_jar
-from airflow_delta_merge.s3a_jars import s3a_jars
+from airflow_delta_merge.store_drivers import S3A
 from tests.cluster.standalone import wait_until
 from tests.faults.writers import SHARED
 from tests.object_storage.azurite import ACCOUNT, azure_jars, azurite, spark_properties, storage_options
-from tests.object_storage.conftest import KEYS
+from tests.object_storage.s3_server import KEYS
 from tests.object_storage.s3proxy import s3proxy
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         extra = {"endpoint_url": address, "region_name": "us-east-1"}
         monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": extra, **KEYS}))
         access = S3Access.of("my_lake")
-        jars = {"spark.jars": ",".join([*delta_jars(), *s3a_jars(), log_store_jar()])}
+        jars = {"spark.jars": ",".join([*delta_jars(), *S3A.fetched(), log_store_jar()])}
         yield Store(
             path="s3a://lake/orders",
             properties={**jars, **access.spark_properties(), **LOG_STORE_PROPERTIES},

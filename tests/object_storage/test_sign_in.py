@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.s3_access import S3Access
+from airflow_delta_merge.hooks.stores.s3 import S3Access
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.airflow.conftest import SPARK
-from tests.object_storage.conftest import KEYS
 from tests.object_storage.orders import config, rows
-from tests.object_storage.s3_server import S3Server
+from tests.object_storage.s3_server import KEYS, S3Server
+from tests.object_storage.sts import sts
 
 pytestmark = pytest.mark.slow
 ROLE = {"role_arn": "arn:aws:iam::123456789012:role/merges"}
@@ -62,11 +63,36 @@ def test_a_role_is_assumed(define: Any, tmp_path: Path, extra: dict[str, Any]) -
 
 
 def test_a_merge_and_a_sensor_by_a_role(bucket: str, define: Any) -> None:
-    define(ROLE, **KEYS)
+    define(ROLE, **KEYS)  # by STS without TLS, which S3A doesn't know: so it gets keys
     result = DeltaMergeHook(conf=SPARK).merge(config(bucket, "SELECT 1 AS id, 'Ada' AS name"))
     assert (result.version, rows(bucket)) == (1, [(1, "Ada")])
     sensor = DeltaTableSensor(task_id="wait", path=f"s3a://{bucket}/orders", aws_conn_id="my_lake")
     assert sensor.poke({}).is_done  # type: ignore[typeddict-item]
+
+
+def test_a_role_is_assumed_anew_while_a_merge_runs(
+    server: S3Server, bucket: str, define: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # nobody signs in here
+    with sts(tmp_path, server.endpoint_url, seconds=5) as short:
+        services = {"s3": {"endpoint_url": server.endpoint_url}, "sts": {"endpoint_url": short.endpoint_url}}
+        told = {"ExternalId": "of-the-lake", "DurationSeconds": 900}
+        define({**ROLE, "assume_role_kwargs": told, "service_config": services}, **KEYS)
+        conf = {
+            **SPARK,
+            "spark.driver.extraJavaOptions": f"{SPARK['spark.driver.extraJavaOptions']} {short.java_options}",
+        }
+        DeltaMergeHook(conf=conf).merge(config(bucket, "SELECT 1 AS id, 'Ada' AS name"))
+    assert len(short.asked) > 2
+    for request in short.asked:
+        assert request == request | {
+            "Action": "AssumeRole",
+            "RoleArn": ROLE["role_arn"],
+            "RoleSessionName": "Airflow_my_lake",
+            "ExternalId": "of-the-lake",
+            "DurationSeconds": "900",
+        }
+    assert server.objects(bucket).keys() >= {f"orders/_delta_log/{1:020}.json"}
 
 
 def test_a_profile_is_read(define: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge import jars, s3a_jars
+from airflow_delta_merge import jars
 from airflow_delta_merge.engine.delta_jvm.versions import (
     TRIED,
     Versions,
@@ -20,6 +20,7 @@ from airflow_delta_merge.engine.delta_jvm.versions import (
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.jars import DeltaJarsError, jars_for
 from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.store_drivers import S3A
 from tests.versions.__main__ import BEGIN, matrix, with_matrix
 from tests.versions.combinations import COMBINATIONS, Combination
 
@@ -106,7 +107,7 @@ def test_another_spark_is_refused(tmp_path: Path, version: str, scala: str) -> N
 def test_the_s3a_driver_is_for_one_hadoop(tmp_path: Path) -> None:
     home = SparkHome(spark(tmp_path / "spark", "4.1.4", hadoop="3.4.2"))
     with pytest.raises(DeltaJarsError, match=r"org\.apache\.hadoop:hadoop-aws:3\.4\.2 in packages"):
-        s3a_jars.s3a_jars(home)
+        S3A.fetched(home)
 
 
 class Jvm:

@@ -1,14 +1,17 @@
-"""The jars of Hadoop's S3A driver, by which Spark reads and writes ``s3a://``: fetched once, checked, as Delta's are.
+"""The drivers by which Spark reads and writes object stores: their jars are fetched once, checked, as Delta's are.
 
-``hadoop-aws`` must be of exactly the Hadoop that PySpark has. Its POM asks for the AWS SDK as one ``bundle`` of 686 MB,
-which has every AWS service, and which a cluster's executors would get anew for each merge. Here are instead the SDK's
-modules for S3 and STS, in the version that the POM names, and what they need that Spark lacks: 13 MB. All classes that
-``hadoop-aws`` and these modules name are there, or in Spark, but for those of features that stay off: encryption on the
-client's side, S3 Access Grants, the native client (CRT), and credential providers of the SDK's first version. A test
-looks at each class.
+Hadoop's own drivers, S3A and ABFS, must be of exactly the Hadoop that PySpark has.
+
+The POM of ``hadoop-aws`` asks for the AWS SDK as one ``bundle`` of 686 MB, which has every AWS service, and which a
+cluster's executors would get anew for each merge. Here are instead the SDK's modules for S3 and STS, in the version
+that the POM names, and what they need that Spark lacks: 13 MB. All classes that ``hadoop-aws`` and these modules name
+are there, or in Spark, but for those of features that stay off: encryption on the client's side, S3 Access Grants, the
+native client (CRT), and credential providers of the SDK's first version. A test looks at each class.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from airflow_delta_merge.jars import DeltaJarsError, Jar, fetched, have
 from airflow_delta_merge.spark_home import SparkHome
@@ -51,7 +54,7 @@ _SHA256_OF_AWS_SDK_MODULE = {
     "utils-lite": "e004806def5e22ec98edc48a133ff3317166255e1ba29d93d129e9fdfa64a7be",
 }
 
-_S3A_JARS = [
+_S3A_JARS = (
     Jar(
         "org.apache.hadoop",
         "hadoop-aws",
@@ -80,34 +83,86 @@ _S3A_JARS = [
         Jar("software.amazon.awssdk", module, AWS_SDK_VERSION, sha256)
         for module, sha256 in _SHA256_OF_AWS_SDK_MODULE.items()
     ),
-]
+)
+
+_ABFS_JARS = (
+    Jar(
+        "org.apache.hadoop",
+        "hadoop-azure",
+        HADOOP_VERSION,
+        "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
+    ),
+    Jar(
+        "com.microsoft.azure",
+        "azure-storage",
+        "7.0.1",
+        "32249cf9b550e247e257c0a508f93526d35e072509aa637fd33b3d54e267b1e2",
+    ),
+    Jar(
+        "com.microsoft.azure",
+        "azure-keyvault-core",
+        "1.0.0",
+        "d8c6ca5bc1c50fd2c74d81b8731b67aa72fa5c9e086623439ba4e950138937a0",
+    ),
+    Jar(
+        "org.wildfly.openssl",
+        "wildfly-openssl",
+        "2.1.4.Final",
+        "95decbc5d088b40e85f58d7726b8c8f4e3be6312a0f2660c2d714a23cee80279",
+    ),
+    Jar(
+        "org.hdrhistogram",
+        "HdrHistogram",
+        "2.1.12",
+        "9b47fbae444feaac4b7e04f0ea294569e4bc282bc69d8c2ce2ac3f23577281e2",
+    ),
+)
 
 
-def s3a_jars(spark: SparkHome | None = None) -> list[str]:
-    """The absolute paths of the S3A driver's jars, fetched first if they are missing or damaged.
+@dataclass(frozen=True)
+class StoreDriver:
+    """A driver for one kind of object store.
 
-    :param spark: for which installation; by default the one that spark-submit starts here.
-    :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or when
-        they are not for its Hadoop.
+    :param name: what it is called.
+    :param jars: its jars, the driver itself first.
+    :param flag: the field of a Spark connection that leaves them out.
+    :param of_hadoop: whether it must be of the Hadoop that Spark has.
     """
-    _require_hadoop(spark or SparkHome.of())
-    return fetched(_S3A_JARS)
+
+    name: str
+    jars: tuple[Jar, ...]
+    flag: str
+    of_hadoop: bool = True
+
+    def fetched(self, spark: SparkHome | None = None) -> list[str]:
+        """The absolute paths of its jars, fetched first if they are missing or damaged.
+
+        :param spark: for which installation; by default the one that spark-submit starts here.
+        :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or
+            when they are not for its Hadoop.
+        """
+        self._require_hadoop(spark or SparkHome.of())
+        return fetched(self.jars)
+
+    def are_there(self, spark: SparkHome | None = None) -> bool:
+        """Whether its jars are all on this machine; if not, the first that is missing can at least be fetched.
+
+        :param spark: as for :meth:`fetched`.
+        :raises DeltaJarsError: when it can't, or they are not for its Hadoop.
+        """
+        self._require_hadoop(spark or SparkHome.of())
+        return have(self.jars)
+
+    def _require_hadoop(self, spark: SparkHome) -> None:
+        if self.of_hadoop and spark.hadoop not in (None, HADOOP_VERSION):
+            driver = self.jars[0]
+            raise DeltaJarsError(
+                f"The {self.name} driver that is fetched is of Hadoop {HADOOP_VERSION}, which Spark 4.2 has; Spark "
+                f"{spark.version} in {spark.path} has Hadoop {spark.hadoop}. Set {self.flag} to false in the "
+                f"connection's extra, and name {driver.group}:{driver.artifact}:{spark.hadoop} in packages."
+            )
 
 
-def have_s3a_jars(spark: SparkHome | None = None) -> bool:
-    """Whether they are all on this machine; if not, the first that is missing can at least be fetched.
-
-    :param spark: as for :func:`s3a_jars`.
-    :raises DeltaJarsError: when it can't, or they are not for its Hadoop.
-    """
-    _require_hadoop(spark or SparkHome.of())
-    return have(_S3A_JARS)
-
-
-def _require_hadoop(spark: SparkHome) -> None:
-    if spark.hadoop not in (None, HADOOP_VERSION):
-        raise DeltaJarsError(
-            f"The S3A driver that is fetched is of Hadoop {HADOOP_VERSION}, which Spark 4.2 has; Spark {spark.version} "
-            f"in {spark.path} has Hadoop {spark.hadoop}. Set s3a_jars to false in the connection's extra, and name "
-            f"org.apache.hadoop:hadoop-aws:{spark.hadoop} in packages."
-        )
+S3A = StoreDriver("S3A", _S3A_JARS, "s3a_jars")
+ABFS = StoreDriver("ABFS", _ABFS_JARS, "azure_jars")
+GCS = StoreDriver("GCS", _ABFS_JARS, "gcs_jars", of_hadoop=False)

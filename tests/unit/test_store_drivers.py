@@ -1,4 +1,4 @@
-"""The S3A driver's jars: for the Hadoop that PySpark has, and with every class that they name."""
+"""The jars of stores' drivers: for the Hadoop that PySpark has, and with every class that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from airflow_delta_merge import jars, s3a_jars
+from airflow_delta_merge import jars
+from airflow_delta_merge.store_drivers import HADOOP_VERSION, S3A
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 # Features that stay off unless somebody sets them up, who then needs further jars.
@@ -30,21 +31,21 @@ TEXT, LONG, DOUBLE, CLASS = 1, 5, 6, 7
 
 
 def test_hadoop_is_that_of_pyspark() -> None:
-    assert (SPARK_JARS / f"hadoop-client-api-{s3a_jars.HADOOP_VERSION}.jar").is_file()
+    assert (SPARK_JARS / f"hadoop-client-api-{HADOOP_VERSION}.jar").is_file()
 
 
 def test_missing_jars_are_named_with_their_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(tmp_path / "jars"))
     monkeypatch.setenv(jars.MAVEN_VARIABLE, tmp_path.as_uri())
     first = f"{tmp_path.as_uri()}/org/apache/hadoop/hadoop-aws/3.5.0/hadoop-aws-3.5.0.jar"
-    for ask in (s3a_jars.s3a_jars, s3a_jars.have_s3a_jars):
+    for ask in (S3A.fetched, S3A.are_there):
         with pytest.raises(jars.DeltaJarsError, match=rf"hadoop-aws-3\.5\.0\.jar could not .* {re.escape(first)} "):
             ask()
 
 
 @pytest.mark.slow  # where they are missing, it fetches them
 def test_every_class_that_they_name_is_there() -> None:
-    ours = [Path(jar) for jar in s3a_jars.s3a_jars()]
+    ours = [Path(jar) for jar in S3A.fetched()]
     assert len(ours) == 36
     there = {name for jar in [*ours, *SPARK_JARS.glob("*.jar")] for name in class_names(jar)}
     named = {name for jar in ours for name in named_classes(jar)}

@@ -1,0 +1,1 @@
+"""Access to object stores by Airflow connections, for Spark's drivers and for ``deltalake``."""

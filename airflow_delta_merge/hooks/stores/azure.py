@@ -1,0 +1,148 @@
+"""Access to Azure's storage by an Airflow connection, for Spark (``abfss://``) and for ``deltalake``.
+
+The connection is one of Airflow's Microsoft provider, of type ``wasb`` or ``adls``, and is read by its fields. Hadoop's
+ABFS driver signs in, and gets new tokens by itself for as long as a merge takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from airflow.providers.common.compat.sdk import mask_secret
+
+from airflow_delta_merge.hooks.stores.fields import ConnectionFields
+
+_SIGN_IN = "https://login.microsoftonline.com"
+_PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureAccess:
+    """Who asks which storage account. One of account key, shared access signature and client, or none.
+
+    With none of them the machine where Spark runs signs in, by its pod's workload identity or its managed identity.
+
+    :param account: the storage account's name.
+    :param account_key: the account's key, in base 64.
+    :param sas_token: a shared access signature.
+    :param tenant_id: the tenant of the service principal, or of the workload identity.
+    :param client_id: the service principal's application id; without a secret that of an identity of the machine.
+    :param client_secret: the service principal's secret.
+    """
+
+    account: str | None = None
+    account_key: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)
+    tenant_id: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, conn_id: str) -> AzureAccess:
+        """Read it from a connection, and have Airflow mask its secrets.
+
+        :raises StoreAccessError: when there is no such connection, or it asks for what isn't done.
+        """
+        connection = _AzureConnection.of(conn_id, "Azure", parameter="azure_conn_id", types=("wasb", "adls"))
+        access = connection.access()
+        for secret in (access.account_key, access.sas_token, access.client_secret):
+            if secret:
+                mask_secret(secret)
+        return access
+
+    def spark_properties(self) -> dict[str, str]:
+        """What Hadoop's ABFS driver is told, as Spark properties."""
+        settings: dict[str, str | None]
+        if self.account_key:
+            settings = {"auth.type": "SharedKey", "key": self.account_key}
+        elif self.sas_token:
+            return {
+                "spark.hadoop.fs.azure.account.auth.type": "SAS",
+                "spark.hadoop.fs.azure.sas.fixed.token": self.sas_token,
+            }
+        elif self.client_secret:
+            settings = {
+                "auth.type": "OAuth",
+                "oauth.provider.type": f"{_PROVIDERS}.ClientCredsTokenProvider",
+                "oauth2.client.endpoint": f"{_SIGN_IN}/{self.tenant_id}/oauth2/token",
+                "oauth2.client.id": self.client_id,
+                "oauth2.client.secret": self.client_secret,
+            }
+        else:
+            by = "WorkloadIdentityTokenProvider" if self.tenant_id else "MsiTokenProvider"
+            settings = {
+                "auth.type": "OAuth",
+                "oauth.provider.type": f"{_PROVIDERS}.{by}",
+                "oauth2.msi.tenant": self.tenant_id,
+                "oauth2.client.id": self.client_id,
+            }
+        return {f"spark.hadoop.fs.azure.account.{name}": value for name, value in settings.items() if value}
+
+    def storage_options(self) -> dict[str, str]:
+        """The same by the names of ``deltalake``."""
+        options = {
+            "azure_storage_account_name": self.account,
+            "azure_storage_account_key": self.account_key,
+            "azure_storage_sas_token": self.sas_token,
+            "azure_storage_tenant_id": self.tenant_id,
+            "azure_storage_client_id": self.client_id,
+            "azure_storage_client_secret": self.client_secret,
+        }
+        return {name: value for name, value in options.items() if value}
+
+
+class _AzureConnection(ConnectionFields):
+    """By the names of Airflow's Microsoft provider, and in the order in which it looks at the fields."""
+
+    def access(self) -> AzureAccess:
+        if text := self.text("connection_string"):
+            return self._of_connection_string(text)
+        account = self._account()
+        if tenant_id := self.text("tenant_id"):
+            if not (self.connection.login and self.connection.password):
+                raise self.refused("has a tenant_id, but not both the application id (login) and the secret (password)")
+            return AzureAccess(
+                account=account,
+                tenant_id=tenant_id,
+                client_id=self.connection.login,
+                client_secret=self.connection.password,
+            )
+        if key := self.text("shared_access_key"):
+            return AzureAccess(account=account, account_key=key)
+        if token := self.text("sas_token"):
+            return self._of_sas_token(account, token)
+        if key := self.connection.password or self.text("account_key"):
+            return AzureAccess(account=account, account_key=key)
+        return AzureAccess(
+            account=account,
+            client_id=self.text("managed_identity_client_id"),
+            tenant_id=self.text("workload_identity_tenant_id"),
+        )
+
+    def _account(self) -> str | None:
+        """The storage account's name, by the host, which may be an address; else, with type ``wasb``, by the login."""
+        host = self.connection.host or ""
+        name = (urlsplit(host).hostname or "" if "://" in host else host).partition(".")[0]
+        if not name and self.connection.conn_type == "wasb" and not self.text("tenant_id"):
+            name = self.connection.login or ""
+        return name or None
+
+    def _of_connection_string(self, text: str) -> AzureAccess:
+        parts = dict(part.partition("=")[::2] for part in text.split(";") if part.strip())
+        account, key, token = (parts.get(name) for name in ("AccountName", "AccountKey", "SharedAccessSignature"))
+        if not account:
+            account = (urlsplit(parts.get("BlobEndpoint", "")).hostname or "").partition(".")[0] or None
+        if key:
+            return AzureAccess(account=account, account_key=key)
+        if token:
+            return self._of_sas_token(account, token)
+        raise self.refused("has a connection_string with neither AccountKey nor SharedAccessSignature")
+
+    @staticmethod
+    def _of_sas_token(account: str | None, token: str) -> AzureAccess:
+        """A token may be given with the address that it is for."""
+        if token.startswith("https://"):
+            address = urlsplit(token)
+            account, token = (address.hostname or "").partition(".")[0], address.query
+        return AzureAccess(account=account, sas_token=token.removeprefix("?"))
