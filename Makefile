@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all oracle test-of-tests test-cluster test-s3 test-versions test-browser errors lint format fuzz foreign chaos \
+.PHONY: help java install demo test test-all oracle test-of-tests test-cluster test-stores test-versions test-browser errors lint format fuzz foreign chaos \
 	bench bench-scale docs clean build test-wheel test-lowest test-airflow-2 licenses sbom compose-check log-store
 
 BIN := .venv/bin
@@ -30,7 +30,7 @@ WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=
 
 # Sessions of some minutes are over before the work of Java's second compiler pays off; the first alone would get too
 # little room for what hundreds of merges compile.
-test test-all oracle test-of-tests test-cluster test-s3 test-browser chaos fuzz: export SPARK_SUBMIT_OPTS += \
+test test-all oracle test-of-tests test-cluster test-stores test-browser chaos fuzz: export SPARK_SUBMIT_OPTS += \
 	-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 
 # Keep temporary folders in memory where there is plenty: SQLite waits for the disk at each commit (21 ms instead of
@@ -85,7 +85,7 @@ test-of-tests: java install $(CLASSES) ## Small faults in a copy of the engine, 
 test-cluster: java install ## Merges on a standalone Spark cluster and on a YARN of one node, which the tests start themselves
 	@$(BIN)/pytest tests/cluster --slow $(ARGS)
 
-test-s3: java install $(INSTALLED_FOR_STORES) ## Merges into tables in S3, by a server that the tests start themselves
+test-stores: java install $(INSTALLED_FOR_STORES) ## Merges into tables in S3 and Azure, on servers that the tests start themselves
 	@$(BIN)/pytest tests/object_storage --slow $(ARGS)
 
 test-versions: java install ## The differential core on each version of Spark and Delta, some 4 minutes each (ARGS="--only 4.1-4.2"; --write for the docs)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,9 @@ from tests.airflow.conftest import airflow_home
 from tests.object_storage.s3_server import KEYS, S3Server, s3_server
 
 __all__ = ["airflow_home"]
+
+#: The property by which a test tells the server that it ran on.
+RUN_ON = "run on"
 
 TOKEN = {"aws_session_token": f"{CANARY}-token"}
 
@@ -46,8 +52,21 @@ def promise_one_writer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
+def bucket(server: S3Server, request: pytest.FixtureRequest, record_property: Callable[..., None]) -> str:
     """An empty bucket of this test's own."""
+    record_property(RUN_ON, f"moto {version('moto')}")
     name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[-63:].strip("-")
     server.client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     return str(name)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which server the tests ran on, and how often."""
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: {"passed": 0, "failed": 0})
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, server in report.user_properties:
+                if name == RUN_ON and report.when == "call":
+                    counts[server][outcome] += 1
+    for server, of_server in sorted(counts.items()):
+        terminalreporter.line(f"on {server}: {of_server['passed']} tests passed, {of_server['failed']} failed")

@@ -17,6 +17,8 @@ from tests.object_storage.s3_server import KEYS
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "s3proxy"
+INSTALL = ROOT / "deploy" / "s3" / "install.sh"
+VERSION = INSTALL.read_text().partition("version=")[2].split()[0]
 SECONDS_TO_START = 60
 
 
@@ -25,7 +27,7 @@ def s3proxy(folder: Path, bucket: str) -> Iterator[str]:
     """The address of a server that runs, with one bucket."""
     environment = {**os.environ, "S3PROXY_HOME": str(HOME), "TMPDIR": str(folder)}
     if not (HOME / "s3proxy.jar").exists():
-        subprocess.run(["sh", str(ROOT / "deploy/s3/install.sh")], env=environment, check=True)
+        subprocess.run(["sh", str(INSTALL)], env=environment, check=True)
     environment |= {"S3PROXY_ADDRESS": f"127.0.0.1:{free_port()}"}
     environment |= {"S3_ACCESS_KEY": KEYS["login"], "S3_SECRET_KEY": KEYS["password"]}
     with (folder / "s3proxy.log").open("wb") as log:

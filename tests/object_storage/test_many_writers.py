@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +14,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_delta_merge.hooks.stores.azure import AzureAccess
 from airflow_delta_merge.hooks.stores.s3 import S3Access
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.log_store import LOG_STORE_PROPERTIES, log_store_jar
-from airflow_delta_merge.store_drivers import S3A
+from airflow_delta_merge.store_drivers import ABFS, S3A
 from tests.cluster.standalone import wait_until
 from tests.faults.writers import SHARED
-from tests.object_storage.azurite import ACCOUNT, azure_jars, azurite, spark_properties, storage_options
+from tests.object_storage import azurite
+from tests.object_storage.conftest import RUN_ON
 from tests.object_storage.s3_server import KEYS
+from tests.object_storage.s3proxy import VERSION as S3PROXY_VERSION
 from tests.object_storage.s3proxy import s3proxy
 
 pytestmark = pytest.mark.slow
@@ -54,7 +57,8 @@ class Store:
 
 
 @pytest.fixture
-def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]) -> Iterator[Store]:
+    record_property(RUN_ON, f"S3Proxy {S3PROXY_VERSION}")
     with s3proxy(tmp_path, "lake") as address:
         extra = {"endpoint_url": address, "region_name": "us-east-1"}
         monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": extra, **KEYS}))
@@ -69,13 +73,16 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 @pytest.fixture
-def azure(tmp_path: Path) -> Iterator[Store]:
-    with azurite(tmp_path, "lake") as port:
+def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Store]:
+    record_property(RUN_ON, f"Azurite {azurite.VERSION}")
+    access = AzureAccess(account=azurite.ACCOUNT, account_key=azurite.KEY)
+    jars = {"spark.jars": ",".join([*delta_jars(), *ABFS.fetched()])}
+    with azurite.azurite(tmp_path, "lake") as port:
         yield Store(
-            path=f"abfs://lake@{ACCOUNT}.dfs.core.windows.net/orders",
-            properties={"spark.jars": ",".join([*delta_jars(), *azure_jars()]), **spark_properties(port)},
+            path=f"abfs://lake@{azurite.ACCOUNT}.dfs.core.windows.net/orders",
+            properties={**jars, **access.spark_properties(), **azurite.spark_properties(port)},
             uri="az://lake/orders",
-            options=storage_options(port),
+            options={**access.storage_options(), **azurite.storage_options(port)},
         )
 
 

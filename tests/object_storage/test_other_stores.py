@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.airflow.canary import Watch
 from tests.airflow.conftest import SPARK
 from tests.object_storage import azurite
+from tests.object_storage.conftest import RUN_ON
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +52,8 @@ class Store:
 
 
 @pytest.fixture
-def azure(tmp_path: Path) -> Iterator[Store]:
+def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Store]:
+    record_property(RUN_ON, f"Azurite {azurite.VERSION}")
     with azurite.azurite(tmp_path, "lake") as port:
         yield Store(
             connection={"conn_type": "wasb", "login": azurite.ACCOUNT, "password": azurite.KEY},
