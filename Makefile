@@ -85,7 +85,7 @@ test-of-tests: java install $(CLASSES) ## Small faults in a copy of the engine, 
 test-cluster: java install ## Merges on a standalone Spark cluster and on a YARN of one node, which the tests start themselves
 	@$(BIN)/pytest tests/cluster --slow $(ARGS)
 
-test-stores: java install $(INSTALLED_FOR_STORES) ## Merges into tables in S3 and Azure, on servers that the tests start themselves
+test-stores: java install $(INSTALLED_FOR_STORES) ## Merges into tables in S3, Azure and Google Cloud Storage, on servers that the tests start themselves
 	@$(BIN)/pytest tests/object_storage --slow $(ARGS)
 
 test-versions: java install ## The differential core on each version of Spark and Delta, some 4 minutes each (ARGS="--only 4.1-4.2"; --write for the docs)

@@ -55,16 +55,18 @@ class Jar:
     :param artifact: the artifact's name.
     :param version: its version.
     :param sha256: the SHA-256 of the jar, in hexadecimal digits.
+    :param classifier: which of an artifact's jars: ``shaded``.
     """
 
     group: str
     artifact: str
     version: str
     sha256: str
+    classifier: str | None = None
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{'-'.join(filter(None, [self.artifact, self.version, self.classifier]))}.jar"
 
     @property
     def url(self) -> str:

@@ -118,6 +118,17 @@ _ABFS_JARS = (
     ),
 )
 
+# Not 3 or 4, which take a service account's key by a file alone: it would have to be put on each executor's machine.
+_GCS_JARS = (
+    Jar(
+        "com.google.cloud.bigdataoss",
+        "gcs-connector",
+        "hadoop3-2.2.33",
+        "cd47e5ef4d18a97576e0421b74812b87b2cb0d580c59bbc7113f5f526d46e48b",
+        classifier="shaded",
+    ),
+)
+
 
 @dataclass(frozen=True)
 class StoreDriver:
@@ -165,4 +176,4 @@ class StoreDriver:
 
 S3A = StoreDriver("S3A", _S3A_JARS, "s3a_jars")
 ABFS = StoreDriver("ABFS", _ABFS_JARS, "azure_jars")
-GCS = StoreDriver("GCS", _ABFS_JARS, "gcs_jars", of_hadoop=False)
+GCS = StoreDriver("Google", _GCS_JARS, "gcs_jars", of_hadoop=False)

@@ -15,13 +15,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_delta_merge.hooks.stores.azure import AzureAccess
+from airflow_delta_merge.hooks.stores.google import GoogleAccess
 from airflow_delta_merge.hooks.stores.s3 import S3Access
 from airflow_delta_merge.jars import delta_jars
 from airflow_delta_merge.log_store import LOG_STORE_PROPERTIES, log_store_jar
-from airflow_delta_merge.store_drivers import ABFS, S3A
+from airflow_delta_merge.store_drivers import ABFS, GCS, S3A
 from tests.cluster.standalone import wait_until
 from tests.faults.writers import SHARED
-from tests.object_storage import azurite
+from tests.object_storage import azurite, fake_gcs
 from tests.object_storage.conftest import RUN_ON
 from tests.object_storage.s3_server import KEYS
 from tests.object_storage.s3proxy import VERSION as S3PROXY_VERSION
@@ -86,9 +87,26 @@ def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Stor
         )
 
 
+@pytest.fixture
+def google(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Store]:
+    record_property(RUN_ON, f"fake-gcs-server {fake_gcs.VERSION}")
+    jars = {"spark.jars": ",".join([*delta_jars(), *GCS.fetched()])}
+    # Without the pause writers seldom meet, be the server's conditions heeded or not.
+    with fake_gcs.fake_gcs(tmp_path, "lake", seconds_of_a_commit=1) as (port, key):
+        access = GoogleAccess(key=key)
+        yield Store(
+            path="gs://lake/orders",
+            properties={**jars, **access.spark_properties(), **fake_gcs.spark_properties(port)},
+            uri="gs://lake/orders",
+            options={**access.storage_options(), **fake_gcs.storage_options(port)},
+        )
+
+
 # While a commit is made in Azurite, `deltalake` 1.6.6 fails to read the table ("Invalid table version"): it comes last.
 @pytest.mark.parametrize(
-    ("kind", "drivers", "merges", "appends"), [("s3", 8, 10, 10), ("azure", 3, 5, 0)], ids=["S3", "Azure"]
+    ("kind", "drivers", "merges", "appends"),
+    [("s3", 8, 10, 10), ("azure", 3, 5, 0), ("google", 3, 5, 3)],
+    ids=["S3", "Azure", "Google"],
 )
 def test_none_is_lost(kind: str, drivers: int, merges: int, appends: int, request: pytest.FixtureRequest) -> None:
     store: Store = request.getfixturevalue(kind)

@@ -17,7 +17,7 @@ from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.airflow.canary import Watch
 from tests.airflow.conftest import SPARK
-from tests.object_storage import azurite
+from tests.object_storage import azurite, fake_gcs
 from tests.object_storage.conftest import RUN_ON
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,7 @@ class Store:
     """A store that runs, with an empty bucket.
 
     :param connection: of the type that Airflow's own provider has for it.
+    :param of_nobody: one that the store doesn't let in.
     :param parameter: the parameter that names the connection.
     :param path: where a table goes.
     :param secret: a text of the connection that must be found nowhere else.
@@ -36,6 +37,7 @@ class Store:
     """
 
     connection: dict[str, object] = field(repr=False)
+    of_nobody: dict[str, object] = field(repr=False)
     parameter: str
     path: str
     secret: str = field(repr=False)
@@ -57,6 +59,7 @@ def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Stor
     with azurite.azurite(tmp_path, "lake") as port:
         yield Store(
             connection={"conn_type": "wasb", "login": azurite.ACCOUNT, "password": azurite.KEY},
+            of_nobody={"conn_type": "wasb", "login": azurite.ACCOUNT, "password": azurite.OTHER_KEY},
             parameter="azure_conn_id",
             path=f"abfs://lake@{azurite.ACCOUNT}.dfs.core.windows.net/orders",
             secret=azurite.KEY,
@@ -65,7 +68,22 @@ def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Stor
         )
 
 
-@pytest.fixture(params=["azure"])
+@pytest.fixture
+def google(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Store]:
+    record_property(RUN_ON, f"fake-gcs-server {fake_gcs.VERSION}")
+    with fake_gcs.fake_gcs(tmp_path, "lake") as (port, key):
+        yield Store(
+            connection={"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": json.dumps(key)}},
+            of_nobody={"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": fake_gcs.other_key(key)}},
+            parameter="gcp_conn_id",
+            path="gs://lake/orders",
+            secret=key["private_key"].splitlines()[1],
+            conf=fake_gcs.spark_properties(port),
+            storage_options=fake_gcs.storage_options(port),
+        )
+
+
+@pytest.fixture(params=["azure", "google"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Store:
     store: Store = request.getfixturevalue(request.param)
     spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {store.parameter: "my_lake"}}
@@ -106,7 +124,6 @@ def test_a_merge_its_retry_and_sensors(store: Store, capfd: pytest.CaptureFixtur
 
 
 def test_wrong_credentials_fail_with_a_sentence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = {**store.connection, "password": azurite.OTHER_KEY}
-    monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps(nobody))
-    with pytest.raises(OSError, match=r"403|Forbidden|Authentication"):
+    monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps(store.of_nobody))
+    with pytest.raises(OSError, match=r"403 Forbidden|401 Unauthorized"):
         store.sensor(version=1).poke({})  # type: ignore[typeddict-item]

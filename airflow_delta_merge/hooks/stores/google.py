@@ -1,18 +1,132 @@
-"""Access to Google Cloud Storage by an Airflow connection, for Spark (``gs://``) and for ``deltalake``."""
+"""Access to Google Cloud Storage by an Airflow connection, for Spark (``gs://``) and for ``deltalake``.
+
+The connection is one of Airflow's Google provider, and is read by its fields. Google's driver for Hadoop signs in, and
+gets new tokens by itself for as long as a merge takes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.providers.common.compat.sdk import mask_secret
+
+from airflow_delta_merge.hooks.stores.fields import ConnectionFields
+
+# Ways to sign in that Airflow's provider has and the driver hasn't.
+_NOT_FOLLOWED = ("credential_config_file", "key_secret_name", "idp_issuer_url")
+_OF_A_KEY = ("client_email", "private_key", "private_key_id")
+_DRIVER = {
+    # Hadoop's own defaults are for its own driver: they name its classes, and sizes in a form that this one can't read.
+    "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
+    "fs.gs.block.size": str(64 << 20),
+    "fs.gs.outputstream.buffer.size": str(8 << 20),
+    "fs.gs.inputstream.inplace.seek.limit": str(8 << 20),
+    "fs.gs.inputstream.min.range.request.size": str(2 << 20),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleAccess:
+    """Who asks. Without a key the machine where Spark runs signs in, by its service account.
+
+    :param project: the project that is billed.
+    :param key: a service account's key, as Google gives it out.
+    :param key_path: the path of a file with such a key, on each machine that asks.
+    :param impersonates: the service account that is asked for in the name of the former.
+    :param is_anonymous: whether nobody signs in.
+    """
+
+    project: str | None = None
+    key: Mapping[str, Any] | None = field(default=None, repr=False)
+    key_path: str | None = None
+    impersonates: str | None = None
+    is_anonymous: bool = False
+
     @classmethod
     def of(cls, conn_id: str) -> GoogleAccess:
-        raise NotImplementedError
+        """Read it from a connection, and have Airflow mask its key.
+
+        :raises StoreAccessError: when there is no such connection, or it asks for what isn't done.
+        """
+        access = _GoogleConnection.of(
+            conn_id, "Google", parameter="gcp_conn_id", types=("google_cloud_platform",)
+        ).access()
+        if access.key:
+            mask_secret(access.key["private_key"])
+            mask_secret(access.key["private_key_id"])
+        return access
 
     def spark_properties(self) -> dict[str, str]:
-        return {}
+        """What Google's driver is told, as Spark properties; a key goes along without a file."""
+        settings = {
+            **_DRIVER,
+            "fs.gs.project.id": self.project,
+            "fs.gs.auth.service.account.json.keyfile": self.key_path,
+            "fs.gs.auth.impersonation.service.account": self.impersonates,
+        }
+        if self.key:
+            settings |= {
+                "fs.gs.auth.service.account.email": self.key["client_email"],
+                "fs.gs.auth.service.account.private.key.id": self.key["private_key_id"],
+                "fs.gs.auth.service.account.private.key": self.key["private_key"],
+                "fs.gs.token.server.url": self.key.get("token_uri"),
+            }
+        if self.is_anonymous:
+            settings |= {"fs.gs.auth.service.account.enable": "false", "fs.gs.auth.null.enable": "true"}
+        return {f"spark.hadoop.{name}": value for name, value in settings.items() if value}
 
     def storage_options(self) -> dict[str, str]:
-        return {}
+        """The same by the names of ``deltalake``, which impersonates nobody."""
+        options = {
+            "google_service_account_key": json.dumps(dict(self.key)) if self.key else None,
+            "google_service_account": self.key_path,
+            "google_skip_signature": "true" if self.is_anonymous else None,
+        }
+        return {name: value for name, value in options.items() if value}
+
+
+class _GoogleConnection(ConnectionFields):
+    """By the names that Airflow's Google provider gives to its fields."""
+
+    def access(self) -> GoogleAccess:
+        for name in _NOT_FOLLOWED:
+            if self.text(name):
+                raise self.refused(
+                    f"has a {name}, which Google's driver for Hadoop doesn't know: give keyfile_dict or key_path, or "
+                    "neither for the service account of the machine where Spark runs"
+                )
+        if self._field("is_anonymous"):
+            return GoogleAccess(project=self.text("project"), is_anonymous=True)
+        key, key_path = self._key(), self.text("key_path")
+        if key and key_path:
+            raise self.refused("has both a keyfile_dict and a key_path")
+        if key_path and not key_path.endswith(".json"):
+            raise self.refused("has a key_path that is no .json file")
+        return GoogleAccess(project=self.text("project"), key=key, key_path=key_path, impersonates=self._impersonated())
+
+    def _field(self, name: str) -> Any:
+        return self.extra.get(name) or self.extra.get(f"extra__{self.connection.conn_type}__{name}") or None
+
+    def _key(self) -> Mapping[str, Any] | None:
+        key = self._field("keyfile_dict")
+        if isinstance(key, str):
+            try:
+                key = json.loads(key)
+            except ValueError as error:
+                raise self.refused("has a keyfile_dict that is no JSON") from error
+        if key is None:
+            return None
+        if not isinstance(key, Mapping) or not all(isinstance(key.get(name), str) for name in _OF_A_KEY):
+            raise self.refused(f"has a keyfile_dict without {', '.join(_OF_A_KEY)}, which a service account's key has")
+        return {**key, "private_key": key["private_key"].replace("\\n", "\n")}  # as the provider takes it
+
+    def _impersonated(self) -> str | None:
+        chain = self._field("impersonation_chain")
+        accounts = [each.strip() for each in chain.split(",")] if isinstance(chain, str) else list(chain or [])
+        if len(accounts) > 1:
+            raise self.refused("has an impersonation_chain of several accounts, of which the driver takes one")
+        return str(accounts[0]) if accounts else None
