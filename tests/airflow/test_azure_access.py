@@ -160,8 +160,9 @@ def test_what_deltalake_is_told(define: Define) -> None:
         ({"login": "an-application", "extra": {"tenant_id": "of-us"}}, "but not both the application id"),
         ({"extra": {"connection_string": "AccountName=account"}}, "neither AccountKey nor SharedAccessSignature"),
         ({"extra": {"sas_token": 7}}, "has a sas_token that is no text"),
+        ({"extra": {"workload_identity_tenant_id": "of-us"}}, "but no managed_identity_client_id"),
     ],
-    ids=["another type", "no secret", "no secret in a connection string", "a token that is a number"],
+    ids=["another type", "no secret", "no secret in a connection string", "a token that is a number", "no client"],
 )
 def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -> None:
     define(**parts)

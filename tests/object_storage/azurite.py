@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import urlencode
 
 from scripts.real_airflow import free_port
 
@@ -44,16 +45,27 @@ def storage_options(port: int) -> dict[str, str]:
     return {"azure_endpoint": f"http://127.0.0.1:{port}/{ACCOUNT}", "allow_http": "true"}
 
 
+def sas_token() -> str:
+    """A shared access signature for the whole account, as Azure's page "Create an account SAS" tells."""
+    told = {"sp": "rwdlac", "ss": "b", "srt": "sco", "se": "2100-01-01T00:00:00Z", "spr": "https,http"}
+    version = "2021-08-06"
+    signed = [ACCOUNT, told["sp"], told["ss"], told["srt"], "", told["se"], "", told["spr"], version, "", ""]
+    return urlencode({**told, "sv": version, "sig": _signature("\n".join(signed))})
+
+
+def _signature(text: str) -> str:
+    return base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), "sha256")).decode()
+
+
 def _make_container(port: int, name: str) -> None:
     """By Azure's REST API, whose signatures are described at "Authorize with Shared Key"."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     signed = [*(f"{header}:{value}" for header, value in headers.items()), f"/{ACCOUNT}/{ACCOUNT}/{name}"]
     text = "PUT" + "\n" * 12 + "\n".join([*signed, "restype:container"])
-    signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), "sha256")).decode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/{ACCOUNT}/{name}?restype=container",
         method="PUT",
-        headers={**headers, "Authorization": f"SharedKey {ACCOUNT}:{signature}", "Content-Length": "0"},
+        headers={**headers, "Authorization": f"SharedKey {ACCOUNT}:{_signature(text)}", "Content-Length": "0"},
     )
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
 

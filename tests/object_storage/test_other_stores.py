@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,13 @@ def azure(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Stor
 
 
 @pytest.fixture
+def azure_by_signature(azure: Store) -> Store:
+    token = azurite.sas_token()
+    connection = {"conn_type": "wasb", "login": azurite.ACCOUNT, "extra": {"sas_token": token}}
+    return replace(azure, connection=connection, secret=token.rpartition("sig=")[2])
+
+
+@pytest.fixture
 def google(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Store]:
     record_property(RUN_ON, f"fake-gcs-server {fake_gcs.VERSION}")
     with fake_gcs.fake_gcs(tmp_path, "lake") as (port, key):
@@ -83,7 +90,7 @@ def google(tmp_path: Path, record_property: Callable[..., None]) -> Iterator[Sto
         )
 
 
-@pytest.fixture(params=["azure", "google"])
+@pytest.fixture(params=["azure", "azure_by_signature", "google"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Store:
     store: Store = request.getfixturevalue(request.param)
     spark = {"conn_type": "delta_merge", "host": "local[2]", "extra": {store.parameter: "my_lake"}}

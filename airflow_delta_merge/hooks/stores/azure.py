@@ -114,11 +114,10 @@ class _AzureConnection(ConnectionFields):
             return self._of_sas_token(account, token)
         if key := self.connection.password or self.text("account_key"):
             return AzureAccess(account=account, account_key=key)
-        return AzureAccess(
-            account=account,
-            client_id=self.text("managed_identity_client_id"),
-            tenant_id=self.text("workload_identity_tenant_id"),
-        )
+        client_id, tenant_id = self.text("managed_identity_client_id"), self.text("workload_identity_tenant_id")
+        if tenant_id and not client_id:
+            raise self.refused("has a workload_identity_tenant_id, but no managed_identity_client_id")
+        return AzureAccess(account=account, client_id=client_id, tenant_id=tenant_id)
 
     def _account(self) -> str | None:
         """The storage account's name, by the host, which may be an address; else, with type ``wasb``, by the login."""
