@@ -123,7 +123,7 @@ def test_none_is_lost(kind: str, drivers: int, merges: int, appends: int, reques
     try:
         for number in range(appends):
             merged = store.table.version()
-            wait_until(lambda merged=merged: store.table.version() > merged, 120)
+            wait_until(lambda merged=merged: store.table.version() > merged, 400)
             store.append([{"part": "deltalake", "id": f"row {number}", "n": 1}])
         failures = [driver.communicate()[1] for driver in started]
     finally:
