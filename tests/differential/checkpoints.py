@@ -12,19 +12,28 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*(parquet|json)")
 
 
 def last_checkpoint(log: Path) -> tuple[int, list[dict[str, Any]]]:
-    """The version of a log's last checkpoint and its actions.
+    """The version and the actions of the last checkpoint before the commits that a log still has.
+
+    A later one, which a merge may write, tells no more, and hides what the merge's own commit says.
 
     :raises FileNotFoundError: when there is none.
     """
     parts = sorted(path for path in log.iterdir() if _CHECKPOINT.fullmatch(path.name))
     if not parts:
         raise FileNotFoundError(f"{log} has neither the commit of version 0 nor a checkpoint")
-    last = parts[-1].name[:20]
-    actions = [action for path in parts if path.name.startswith(last) for action in _actions(path)]
+    last = _first_followed_by_commits({int(path.name[:20]) for path in parts}, log)
+    parts = [path for path in parts if int(path.name[:20]) == last]
+    actions = [action for path in parts for action in _actions(path)]
     for action in [*actions]:
         if "sidecar" in action:
             actions += _actions(log / "_sidecars" / action["sidecar"]["path"])
-    return int(last), actions
+    return last, actions
+
+
+def _first_followed_by_commits(checkpoints: set[int], log: Path) -> int:
+    commits = {int(path.stem) for path in log.glob("*.json") if path.stem.isdigit()}
+    newest = max(checkpoints | commits)
+    return min(version for version in checkpoints if commits.issuperset(range(version + 1, newest + 1)))
 
 
 def _actions(path: Path) -> Iterator[dict[str, Any]]:
