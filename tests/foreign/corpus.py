@@ -20,6 +20,8 @@ from tests.foreign.rows import NEW, VALUES, literal
 
 TABLES = Path(__file__).parent / "tables"
 MANIFEST = TABLES / "manifest.json"
+#: Archives of tables by further writers, which ``make foreign`` doesn't make.
+OTHERS = Path(__file__).parent / "others"
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,19 @@ def write_manifest(tables: dict[str, ForeignTable]) -> None:
     MANIFEST.write_text(f"[\n{entries}\n]\n", "utf-8")
 
 
+def other_tables() -> list[str]:
+    """The names of the tables by further writers."""
+    return sorted(path.name.removesuffix(".tar.xz") for path in OTHERS.glob("*.tar.xz"))
+
+
 def unpack(name: str, folder: Path) -> None:
     """Put a table of the corpus into ``folder``.
 
     A table whose log has absolute paths says ``{table}`` for its folder there. Its files are as new as if it had just
     been written: commits from 1970 Delta would clear away when it next makes a checkpoint.
     """
-    with tarfile.open(TABLES / f"{name}.tar.xz") as archive:
+    file = f"{name}.tar.xz"
+    with tarfile.open(OTHERS / file if (OTHERS / file).exists() else TABLES / file) as archive:
         archive.extractall(folder, filter="data")
     for path in folder.rglob("*"):
         os.utime(path)
