@@ -171,11 +171,13 @@ class Preparation:
             "spark.log.level": "WARN",
             # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
             "spark.sql.variable.substitute": "false",
-            # A storage driver may leave threads that keep Java alive for ever: ABFS's do. Spark 3.5 doesn't know this.
-            "spark.submit.callSystemExitOnMainExit": "true",
             # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
             "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
         }
+        if not submit.is_cluster:
+            # A storage driver may leave threads that keep Java alive for ever: ABFS's do. Spark 3.5 doesn't know this.
+            # Not where the driver is elsewhere: spark-submit would end before it has told why it could not start it.
+            defaults["spark.submit.callSystemExitOnMainExit"] = "true"
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",

@@ -130,6 +130,7 @@ def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
     assert conf["spark.yarn.tags"] == f"mine,{tag},{folder.name}"
     assert (conf["spark.yarn.maxAppAttempts"], conf["spark.yarn.submit.waitAppCompletion"]) == ("1", "true")
     assert conf["spark.hadoop.fs.s3a.secret.key"] == "s3cr3t-value"
+    assert "spark.submit.callSystemExitOnMainExit" not in conf, "why YARN refuses it would be lost"
 
 
 def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
