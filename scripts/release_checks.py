@@ -72,6 +72,7 @@ NOT_FOR_LOWEST = {
             "tests/unit/test_store_drivers.py::test_hadoop_is_that_of_pyspark",
             "tests/unit/test_store_drivers.py::test_missing_jars_are_named_with_their_address",
             "tests/unit/test_store_drivers.py::test_every_class_that_they_name_is_there",
+            "tests/unit/test_log_store.py::test_the_jar_is_made_from_its_sources",
         ),
         "the S3A driver is that of Spark 4.2's Hadoop",
     ),
