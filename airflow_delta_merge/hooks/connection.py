@@ -163,7 +163,7 @@ def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, defaul
     if value in (None, ""):  # left empty in the form
         return default
     if not isinstance(value, bool):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has an {name} that is no boolean.")
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is no boolean.")
     return value
 
 

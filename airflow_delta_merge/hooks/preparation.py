@@ -186,7 +186,7 @@ class Preparation:
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
-        given = {**self.store_properties, **self.settings.conf, **self.conf}
+        given = {name: value for properties in self.given_properties() for name, value in properties.items()}
         if self.settings.s3_single_writer:
             defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"
         elif LOG_STORE_OF_ALL_SCHEMES not in given:

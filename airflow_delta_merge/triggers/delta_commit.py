@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from airflow_delta_merge.hooks.delta_log import StoredTable, commits_after
 from airflow_delta_merge.hooks.secrets import holds_secrets
-from airflow_delta_merge.hooks.stores.connections import StoreConnections
 
 try:
     from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -69,17 +67,19 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 f"storage_options of a watcher hold {', '.join(secrets)}, which Airflow would keep readable with the "
                 "DAG: leave it out and set it in the triggerer's environment."
             )
-        self.path = path
-        self.storage_options = dict(storage_options or {})
-        self.stores = StoreConnections(aws_conn_id=aws_conn_id, azure_conn_id=azure_conn_id, gcp_conn_id=gcp_conn_id)
+        self.table = StoredTable(
+            path=path,
+            storage_options=dict(storage_options or {}),
+            aws_conn_id=aws_conn_id,
+            azure_conn_id=azure_conn_id,
+            gcp_conn_id=gcp_conn_id,
+        )
         self.poke_interval = poke_interval
         self.ignore_operations = list(ignore_operations)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__qualname__}", {
-            "path": self.path,
-            "storage_options": self.storage_options,
-            **asdict(self.stores),
+            **self.table.to_dict(),
             "poke_interval": self.poke_interval,
             "ignore_operations": self.ignore_operations,
         }
@@ -94,7 +94,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 version, operations = found
                 if known is not None and set(operations) - set(self.ignore_operations):
                     payload = {
-                        "path": self.path,
+                        "path": self.table.path,
                         "version": version,
                         "previous_version": known,
                         "operations": operations,
@@ -110,8 +110,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
         try:
             # Not asyncio.to_thread: a connection must be asked for in the triggerer's loop.
             look = sync_to_async(commits_after, thread_sensitive=False)
-            table = StoredTable(path=self.path, storage_options=self.storage_options, **asdict(self.stores))
-            found = await look(table, known)
+            found = await look(self.table, known)
         except Exception as error:  # nobody else would look again
             self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
             return None
@@ -120,7 +119,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
     @property
     def _key(self) -> str:
         """An asset may have several watchers."""
-        return f"delta_commit_{hashlib.sha256(self.path.encode()).hexdigest()[:16]}"
+        return f"delta_commit_{hashlib.sha256(self.table.path.encode()).hexdigest()[:16]}"
 
     async def _kept_version(self) -> int | None:
         store = getattr(self, "asset_state_store", None)
@@ -129,10 +128,12 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 kept = await store.aget(self._key)
                 return kept if isinstance(kept, int) else None
             except ValueError as error:
-                self.log.warning("What was told of %s is not kept over restarts: %s", self.path, error)
+                self.log.warning("What was told of %s is not kept over restarts: %s", self.table.path, error)
                 self.asset_state_store = store = None
             except Exception as error:  # beginning anew would lose what was committed meanwhile
-                self.log.warning("Asking again in %s s what was told of %s: %s", self.poke_interval, self.path, error)
+                self.log.warning(
+                    "Asking again in %s s what was told of %s: %s", self.poke_interval, self.table.path, error
+                )
                 await asyncio.sleep(self.poke_interval)
         return None
 
@@ -143,6 +144,6 @@ class DeltaCommitTrigger(BaseEventTrigger):
         try:
             await store.aset(self._key, version)
         except Exception as error:
-            self.log.warning("Version %s of %s will be kept at the next look: %s", version, self.path, error)
+            self.log.warning("Version %s of %s will be kept at the next look: %s", version, self.table.path, error)
             return False
         return True

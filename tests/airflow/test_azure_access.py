@@ -174,7 +174,7 @@ def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -
 
 def test_its_secrets_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.azure.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
     for parts, _, _ in CASES.values():
         define(**parts)
         AzureAccess.of("my_lake")

@@ -113,7 +113,7 @@ def test_what_is_refused(define: Define, extra: dict[str, Any], sentence: str) -
 
 def test_its_key_is_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.google.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
     define({"keyfile_dict": KEY})
     GoogleAccess.of("my_lake")
     assert masked == [KEY["private_key"], KEY["private_key_id"]]

@@ -266,7 +266,7 @@ def test_a_connection_that_is_not_there(define: Define, monkeypatch: pytest.Monk
 
 def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.s3.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
     define(TOKEN, **KEYS)
     assert "canary" not in repr(S3Access.of("my_lake"))
     assert masked == ["canary-access", "canary/secret+", "canary-token"]

@@ -102,6 +102,7 @@ class Harness:
     module: str = ""
     recordings: Recordings = field(default_factory=Recordings)
     ways_run: Counter[str] = field(default_factory=Counter)
+    _spellings: dict[tuple[object, str], str | None] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -161,10 +162,10 @@ class Harness:
             self.check_like(case, like=replace(case, confs={**case.confs, **WRITE_NO_DELETION_VECTORS}))
             return "the built-in trips"
         told = error_condition(builtin.error) if builtin.error else "changed" if builtin.committed else "nothing to do"
-        _spell_partition_values_as_spark(self.spark, builtin)
+        self._spell_partition_values_as_spark(builtin)
         oracle = record(case, builtin, self.spark)
         for ours in self._ours(case, folder, once=oracle.refused):
-            _spell_partition_values_as_spark(self.spark, ours)
+            self._spell_partition_values_as_spark(ours)
             if isinstance(ours.error, NotImplementedError):
                 assert not ours.committed, "raised NotImplementedError after it had committed"
                 told = "not there yet"
@@ -175,6 +176,24 @@ class Harness:
                 self._fail_on_differences(case, oracle, ours)
         shutil.rmtree(folder, ignore_errors=True)
         return told or "failed"
+
+    def _spell_partition_values_as_spark(self, outcome: Outcome) -> None:
+        """Spell partition values as Spark does where it writes a row anew, which the built-in does to more rows.
+
+        Other writers spell them in other ways: ``1.50`` for ``1.5``, and an empty text, which Spark makes NULL.
+        """
+        types = {column["name"]: column["type"] for column in outcome.after.schema["fields"]}
+        for add in [*outcome.before.files.values(), *outcome.after.files.values()]:
+            values = add["partitionValues"].items()
+            add["partitionValues"] = {name: self._spelling(types.get(name), value) for name, value in values}
+
+    def _spelling(self, type_: object, value: str | None) -> str | None:
+        if not value or type_ in (None, "string"):
+            return value or None
+        if (type_, value) not in self._spellings:
+            (row,) = self.spark.sql(f"SELECT CAST(TRY_CAST('{value}' AS {type_}) AS STRING)").collect()
+            self._spellings[type_, value] = row[0]
+        return self._spellings[type_, value]
 
     def _check_without_nulls(self, case: Case, folder: Path, ours: Outcome) -> None:
         """What ours raised for ``case`` the built-in must raise, too, when no clause's condition is NULL.
@@ -320,21 +339,6 @@ class Harness:
         if ours.result is not None:
             lines += [f"executor: {ours.result.executor} ({ours.result.executor_reason})"]
         return "\n".join([*lines, f"way: {ours.path.name}, table: {ours.path}"])
-
-
-def _spell_partition_values_as_spark(spark: SparkSession, outcome: Outcome) -> None:
-    """Spell partition values as Spark does where it writes a row anew, which the built-in does to more rows.
-
-    Other writers spell them in other ways: ``1.50`` for ``1.5``, and an empty text, which Spark makes NULL.
-    """
-    types = {column["name"]: column["type"] for column in outcome.after.schema["fields"]}
-    for add in [*outcome.before.files.values(), *outcome.after.files.values()]:
-        values = {name: value or None for name, value in add["partitionValues"].items()}
-        told = {name: value for name, value in values.items() if value and types.get(name, "string") != "string"}
-        if told:
-            casts = ", ".join(f"CAST(TRY_CAST('{value}' AS {types[name]}) AS STRING)" for name, value in told.items())
-            values.update(zip(told, spark.sql(f"SELECT {casts}").collect()[0], strict=True))
-        add["partitionValues"] = values
 
 
 def _bag_differences(what: str, builtin: Counter[str], ours: Counter[str]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import base64
 import hmac
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +18,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from scripts.real_airflow import free_port
+from tests.object_storage.server import ROOT, serving
 
-ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "azurite"
 VERSION = "3.35.0"
 ACCOUNT, KEY = "null", base64.b64encode(b"of the tests" * 5).decode()
 OTHER_KEY = base64.b64encode(b"of somebody!" * 5).decode()
-SECONDS_TO_START = 60
 
 
 def spark_properties(port: int) -> dict[str, str]:
@@ -78,20 +76,14 @@ def azurite(folder: Path, container: str) -> Iterator[int]:
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(HOME), f"azurite@{VERSION}"]
         subprocess.run(install, check=True)
     port = free_port()
-    with (folder / "azurite.log").open("wb") as log:
-        command = [str(program), "--disableTelemetry", "--skipApiVersionCheck", "--blobPort", str(port)]
-        environment = {**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
-        process = subprocess.Popen(
-            [*command, "--location", str(folder / "azurite")], env=environment, stdout=log, stderr=log
-        )
-        try:
-            deadline = time.monotonic() + SECONDS_TO_START
-            while b"successfully listens" not in (folder / "azurite.log").read_bytes():
-                assert process.poll() is None, (folder / "azurite.log").read_text()
-                assert time.monotonic() < deadline, "Azurite never started"
-                time.sleep(0.2)
-            _make_container(port, container)
-            yield port
-        finally:
-            process.terminate()
-            process.wait(20)
+    command = [str(program), "--disableTelemetry", "--skipApiVersionCheck", "--blobPort", str(port)]
+    environment = {**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
+    log = folder / "azurite.log"
+    with serving(
+        log,
+        [*command, "--location", str(folder / "azurite")],
+        is_up=lambda: b"successfully listens" in log.read_bytes(),
+        environment=environment,
+    ):
+        _make_container(port, container)
+        yield port

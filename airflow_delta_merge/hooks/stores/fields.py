@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, mask_secret
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 
@@ -57,13 +57,17 @@ class ConnectionFields:
             raise self.refused(f"has a {name} that is no JSON object")
         return value
 
-    def text(self, name: str, parent: Mapping[str, Any] | None = None) -> str | None:
-        """A field that is a text, of the extra or of an object in it; None if it is empty or isn't there.
+    def value(self, name: str, parent: Mapping[str, Any] | None = None) -> Any:
+        """A field of the extra, or of an object in it; None if it is empty or isn't there.
 
         Older releases of Airflow's forms keep a field as ``extra__<type>__<name>``.
         """
         fields = self.extra if parent is None else parent
-        value = fields.get(name) or fields.get(f"extra__{self.connection.conn_type}__{name}") or None
+        return fields.get(name) or fields.get(f"extra__{self.connection.conn_type}__{name}") or None
+
+    def text(self, name: str, parent: Mapping[str, Any] | None = None) -> str | None:
+        """As :meth:`value`, of a field that must be a text."""
+        value = self.value(name, parent)
         if value is not None and not isinstance(value, str):
             raise self.refused(f"has a {name} that is no text")
         return value
@@ -71,3 +75,10 @@ class ConnectionFields:
     def refused(self, why: str) -> StoreAccessError:
         """The error that says why the connection can't be used."""
         return StoreAccessError(f"The {self.kind} connection {self.connection.conn_id!r} {why}.")
+
+
+def mask(*secrets: str | None) -> None:
+    """Have Airflow mask secrets wherever they would be shown; None is none."""
+    for secret in secrets:
+        if secret:
+            mask_secret(secret)

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.providers.common.compat.sdk import mask_secret
-
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields
+from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
 
 # Ways to sign in that Airflow's provider has and the driver hasn't.
 _NOT_FOLLOWED = ("credential_config_file", "key_secret_name", "idp_issuer_url")
@@ -56,8 +54,7 @@ class GoogleAccess:
             conn_id, "Google", parameter="gcp_conn_id", types=("google_cloud_platform",)
         ).access()
         if access.key:
-            mask_secret(access.key["private_key"])
-            mask_secret(access.key["private_key_id"])
+            mask(access.key["private_key"], access.key["private_key_id"])
         return access
 
     def spark_properties(self) -> dict[str, str]:
@@ -99,7 +96,7 @@ class _GoogleConnection(ConnectionFields):
                     f"has a {name}, which Google's driver for Hadoop doesn't know: give keyfile_dict or key_path, or "
                     "neither for the service account of the machine where Spark runs"
                 )
-        if self._field("is_anonymous"):
+        if self.value("is_anonymous"):
             return GoogleAccess(project=self.text("project"), is_anonymous=True)
         key, key_path = self._key(), self.text("key_path")
         if key and key_path:
@@ -108,11 +105,8 @@ class _GoogleConnection(ConnectionFields):
             raise self.refused("has a key_path that is no .json file")
         return GoogleAccess(project=self.text("project"), key=key, key_path=key_path, impersonates=self._impersonated())
 
-    def _field(self, name: str) -> Any:
-        return self.extra.get(name) or self.extra.get(f"extra__{self.connection.conn_type}__{name}") or None
-
     def _key(self) -> Mapping[str, Any] | None:
-        key = self._field("keyfile_dict")
+        key = self.value("keyfile_dict")
         if isinstance(key, str):
             try:
                 key = json.loads(key)
@@ -125,7 +119,7 @@ class _GoogleConnection(ConnectionFields):
         return {**key, "private_key": key["private_key"].replace("\\n", "\n")}  # as the provider takes it
 
     def _impersonated(self) -> str | None:
-        chain = self._field("impersonation_chain")
+        chain = self.value("impersonation_chain")
         accounts = [each.strip() for each in chain.split(",")] if isinstance(chain, str) else list(chain or [])
         if len(accounts) > 1:
             raise self.refused("has an impersonation_chain of several accounts, of which the driver takes one")

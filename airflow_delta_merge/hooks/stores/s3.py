@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.providers.common.compat.sdk import mask_secret
-
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields
+from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
 
 # By these Airflow's own hook gets other credentials than those that stand in the connection.
 _OTHER_CREDENTIALS = ("role_arn", "assume_role_kwargs", "profile_name", "session_kwargs")
@@ -95,9 +93,7 @@ class S3Access:
         access = _AwsConnection.of(conn_id, "AWS", parameter="aws_conn_id", types=("aws",)).access(
             assumes_role=assumes_role
         )
-        for secret in (access.access_key, access.secret_key, access.session_token):
-            if secret:
-                mask_secret(secret)
+        mask(access.access_key, access.secret_key, access.session_token)
         return access
 
     def spark_properties(self) -> dict[str, str]:
