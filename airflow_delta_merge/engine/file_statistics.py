@@ -113,7 +113,7 @@ def _object(text: Any) -> dict[str, Any] | None:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     told = dict(pairs)
     if len(told) < len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name appears twice")
     return told
 
 

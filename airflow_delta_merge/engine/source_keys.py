@@ -184,7 +184,7 @@ class SourceKey:
 
 
 def within(value: Column, values: OpenRange, type_: str) -> Column:
-    """Whether a value of this type is in a range, whose ends are told as those of :class:`SourceKey` are."""
+    """Whether a value of this type is in a range. Its ends have the form of those of :class:`SourceKey`."""
     smallest, largest = values
     ends = []
     if smallest is not None:

@@ -3,8 +3,8 @@
 The log holds the least and the greatest value of a column in each file as the file's writer wrote them, and writers
 round, cut and replace values on their way to JSON. Values that this engine takes from the source pass through the
 JVM's and Python's texts, too. So a range of values and a file's bounds are compared with a margin that covers what
-writers are known to do, and types for which no margin would do leave no file out. What was checked of which writer
-stands in ``docs/strategies.md``.
+writers are known to do, and types for which no margin would do leave no file out. ``docs/strategies.md`` lists what was
+checked for each writer.
 
 Values are compared in these forms: whole numbers as they are, dates as days and timestamps as microseconds since 1970,
 decimals as ``Decimal``, texts as texts.
@@ -108,7 +108,7 @@ def with_margin(type_: str, values: Range, *, in_utc: bool, ascii_only: bool = F
 
 
 def of_partition(type_: str, values: Range, *, in_utc: bool) -> OpenRange:
-    """The same of a column by which the table is partitioned, whose values stand in the log as texts, uncut."""
+    """The same for a partition column. The log has its values as text, in full."""
     if type_ in _MOMENTS:
         return with_margin(type_, values, in_utc=in_utc)
     if type_ != "string":

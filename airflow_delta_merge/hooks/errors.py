@@ -145,7 +145,7 @@ def timed_out(target: str, *, exactly_once: bool) -> AirflowTaskTimeout:
 def _where_to_look(exactly_once: bool) -> str:
     if exactly_once:
         return "If it did commit, the next try finds that in the table's log and returns its result."
-    return "Whether it committed stands in the table's history."
+    return "Check the table's history to see whether it committed."
 
 
 def _signal_number(exit_code: int) -> int | None:

@@ -60,7 +60,7 @@ class Preparation:
 
     @cached_property
     def store_properties(self) -> dict[str, str]:
-        """What Spark is told of object stores, keys among it: for the private properties file only.
+        """The Spark properties of object stores, including keys: for the private properties file only.
 
         :raises StoreAccessError: when a connection that has them can't be used.
         """

@@ -85,5 +85,5 @@ def test_an_application_of_which_nothing_is_known(another_try_helps: bool) -> No
     error = error_of_loss("It is gone.", "`t`", another_try_helps=another_try_helps, exactly_once=False)
     assert isinstance(error, AirflowFailException) is not another_try_helps
     assert str(error) == (
-        "The merge into `t` was not completed: It is gone. Whether it committed stands in the table's history."
+        "The merge into `t` was not completed: It is gone. Check the table's history to see whether it committed."
     )

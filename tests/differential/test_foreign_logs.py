@@ -220,7 +220,7 @@ def test_an_error_while_committing_leaves_open_whether_it_did(
         raise TypeError("x")
 
     monkeypatch.setattr(MergeTransaction, "commit", fail)
-    with pytest.raises(MergeExecutionError, match="Whether it committed stands in the table's history"):
+    with pytest.raises(MergeExecutionError, match="Check the table's history to see whether it committed"):
         merge_sql(spark, UPSERT.replace("{t}", f"delta.`{small}`"))
 
 

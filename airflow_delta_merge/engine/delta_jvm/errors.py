@@ -57,7 +57,7 @@ class Progress:
     def outcome(self) -> str:
         """What is known of the commit, in a sentence."""
         if self.step == COMMIT:
-            return "Whether it committed stands in the table's history."
+            return "Check the table's history to see whether it committed."
         return "Nothing was committed."
 
 

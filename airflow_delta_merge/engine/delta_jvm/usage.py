@@ -1,4 +1,4 @@
-"""Delta's usage events: what its own MERGE says of its steps, for whoever puts a ``DatabricksLogging`` in their way.
+"""Records Delta's usage events for each step, as Delta's own MERGE does, for platforms that replace its logging.
 
 Open-source Delta writes these events nowhere. They reach its ``Log4jUsageLogger`` while something tracks it, and
 platforms that replace the class.

@@ -1,7 +1,7 @@
 """Access to Azure's storage by an Airflow connection, for Spark (``abfss://``) and for ``deltalake``.
 
-The connection is one of Airflow's Microsoft provider, of type ``wasb`` or ``adls``, and is read by its fields. Hadoop's
-ABFS driver signs in, and gets new tokens by itself for as long as a merge takes.
+The connection has type ``wasb`` or ``adls``, with the fields of Airflow's Microsoft provider. Hadoop's ABFS driver
+signs in, and renews its tokens while a merge runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
 
 @dataclass(frozen=True, kw_only=True)
 class AzureAccess:
-    """Who asks which storage account. One of account key, shared access signature and client, or none.
+    """A storage account and how to sign in to it: by account key, shared access signature or client.
 
-    With none of them the machine where Spark runs signs in, by its pod's workload identity or its managed identity.
+    Without any of them, the machine that runs Spark signs in by its workload identity or its managed identity.
 
     :param account: the storage account's name.
     :param account_key: the account's key, in base 64.
@@ -48,7 +48,7 @@ class AzureAccess:
         return access
 
     def spark_properties(self) -> dict[str, str]:
-        """What Hadoop's ABFS driver is told, as Spark properties."""
+        """Spark properties for Hadoop's ABFS driver."""
         settings: dict[str, str | None]
         if self.account_key:
             settings = {"auth.type": "SharedKey", "key": self.account_key}
@@ -76,7 +76,7 @@ class AzureAccess:
         return {f"spark.hadoop.fs.azure.account.{name}": value for name, value in settings.items() if value}
 
     def storage_options(self) -> dict[str, str]:
-        """The same by the names of ``deltalake``."""
+        """Storage options for ``deltalake``."""
         options = {
             "azure_storage_account_name": self.account,
             "azure_storage_account_key": self.account_key,

@@ -14,7 +14,7 @@ from airflow_delta_merge.hooks.stores.s3 import S3Access
 class StoreConnections:
     """The names of connections; None leaves a store to properties, options and the machine.
 
-    They are read anew each time, so that secrets stay in Airflow.
+    They are read on each use, so secrets stay in Airflow.
 
     :param aws_conn_id: a connection of type ``aws``, for S3.
     :param azure_conn_id: one of type ``wasb`` or ``adls``, for Azure's storage.
@@ -26,7 +26,7 @@ class StoreConnections:
     gcp_conn_id: str | None = None
 
     def spark_properties(self) -> dict[str, str]:
-        """What Spark is told of the stores, secrets among it: for the private properties file only.
+        """Spark properties of the stores, including secrets: for the private properties file only.
 
         :raises StoreAccessError: when a connection can't be used.
         """
@@ -37,7 +37,7 @@ class StoreConnections:
         }
 
     def deltalake_options(self) -> dict[str, str]:
-        """The same by the names of ``deltalake``.
+        """Storage options for ``deltalake``.
 
         :raises StoreAccessError: when a connection can't be used.
         """

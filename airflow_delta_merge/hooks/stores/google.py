@@ -1,7 +1,7 @@
 """Access to Google Cloud Storage by an Airflow connection, for Spark (``gs://``) and for ``deltalake``.
 
-The connection is one of Airflow's Google provider, and is read by its fields. Google's driver for Hadoop signs in, and
-gets new tokens by itself for as long as a merge takes.
+The connection has the fields of Airflow's Google provider. Google's driver for Hadoop signs in, and renews its tokens
+while a merge runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DRIVER = {
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleAccess:
-    """Who asks. Without a key the machine where Spark runs signs in, by its service account.
+    """How to sign in. Without a key, the machine that runs Spark signs in by its service account.
 
     :param project: the project that is billed.
     :param key: a service account's key, as Google gives it out.
@@ -58,7 +58,7 @@ class GoogleAccess:
         return access
 
     def spark_properties(self) -> dict[str, str]:
-        """What Google's driver is told, as Spark properties; a key goes along without a file."""
+        """Spark properties for Google's driver. They include the key itself, so no key file is needed."""
         settings = {
             **_DRIVER,
             "fs.gs.project.id": self.project,
@@ -77,7 +77,7 @@ class GoogleAccess:
         return {f"spark.hadoop.{name}": value for name, value in settings.items() if value}
 
     def storage_options(self) -> dict[str, str]:
-        """The same by the names of ``deltalake``, which impersonates nobody."""
+        """Storage options for ``deltalake``, which cannot impersonate an account."""
         options = {
             "google_service_account_key": json.dumps(dict(self.key)) if self.key else None,
             "google_service_account": self.key_path,

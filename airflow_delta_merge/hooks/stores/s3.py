@@ -24,7 +24,7 @@ _KEY_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 
 @dataclass(frozen=True, kw_only=True)
 class AssumedRole:
-    """A role that S3A assumes by itself, on the driver and on each executor, and anew before its keys end.
+    """A role that S3A assumes itself, on the driver and on each executor, and renews before its keys expire.
 
     :param arn: the role's ARN.
     :param session_name: what its sessions are called.
@@ -44,7 +44,7 @@ class AssumedRole:
     policy: str | None = None
 
     def spark_properties(self) -> dict[str, str | None]:
-        """What S3A is told of it, by the names that follow ``fs.s3a.``."""
+        """S3A settings for the role, without the prefix ``fs.s3a.``."""
         return {
             "assumed.role.arn": self.arn,
             "assumed.role.session.name": self.session_name,
@@ -97,7 +97,7 @@ class S3Access:
         return access
 
     def spark_properties(self) -> dict[str, str]:
-        """What Hadoop's S3A driver is told, as Spark properties."""
+        """Spark properties for Hadoop's S3A driver."""
         settings = {
             "access.key": self.access_key,
             "secret.key": self.secret_key,
@@ -117,7 +117,7 @@ class S3Access:
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items() if value}
 
     def storage_options(self) -> dict[str, str]:
-        """The same by the names of ``deltalake``."""
+        """Storage options for ``deltalake``."""
         options = {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
