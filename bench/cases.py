@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from bench.case import Case
 from bench.own_cases import own_cases
+from bench.real_files import real_files_cases
 from bench.tpch import tpch_cases
 from bench.web_returns import web_returns_cases
 
-CASES: tuple[Case, ...] = (*own_cases(), *web_returns_cases(), *tpch_cases())
+CASES: tuple[Case, ...] = (*own_cases(), *real_files_cases(), *web_returns_cases(), *tpch_cases())
 #: A minute's look: one case of each regime.
 QUICK = ("one_day_of_a_year", "delete_spread_thin_dv", "late_data_over_all_files", "small_table")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,13 @@ from airflow_delta_merge.engine.insert_only_merge import (
 )
 from airflow_delta_merge.engine.kept_join import is_small, join_once
 from airflow_delta_merge.engine.matches import count_matches, find_matches, matches_of
+from airflow_delta_merge.engine.old_rows.native import copies_without, is_worth_copying
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
     can_insert_from_the_rewrite,
     can_meet_source_once,
+    deletes_rows_once,
     rewritten_and_inserted_rows,
     rewritten_rows,
     updates_and_inserts_of_matches,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.old_rows.native import Copies
 
 
 class ClassicMergeExecutor:
@@ -88,7 +92,7 @@ class ClassicMergeExecutor:
     def _touched_by_matches(self) -> TouchedFiles:
         merge = self._merge
         matches = find_matches(merge, merge.candidates)
-        if merge.insert_clauses or self._deletion_vectors:
+        if merge.insert_clauses or self._deletion_vectors or merge.copies_files:
             matches = matches.persist()  # they are needed again
         try:
             paths, counts = count_matches(merge, matches) if merge.candidates.count else ([], [])
@@ -113,6 +117,7 @@ class ClassicMergeExecutor:
             has_multiple_matches=ambiguous,
             rows_of_clause=self._rows_of_clause(found),
             kept=kept,
+            keeps_rest=self._deletion_vectors,
         )
 
     @property
@@ -139,11 +144,31 @@ class ClassicMergeExecutor:
             return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             with merge.recorded(self._write_step):
-                added = self._write_rows(touched)
+                added = self._copy_files_and_write(touched) or self._write_rows(touched)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
                     return merge.gateway.concat(added, self._mark_rows(touched))
             return merge.gateway.concat(added, self._removed(touched.files))
+
+    def _copy_files_and_write(self, touched: TouchedFiles) -> JavaObject | None:
+        """Copy the touched files without the rows that clauses take, and write what is new; None if Spark must."""
+        merge = self._merge
+        if not is_worth_copying(merge, touched):
+            return None
+        touched = replace(touched, keeps_rest=True)
+        with copies_without(
+            merge, touched.files, touched.matches, keep_taken_rows=self._reads_taken_rows(touched)
+        ) as copies:
+            if copies is None:
+                return None
+            touched = replace(touched, taken_rows=copies.taken_rows)
+            return merge.gateway.concat(self._write_rows(touched, copies), copies.actions)
+
+    def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
+        """Whether new versions of rows are made of old ones that have to be read again."""
+        if not self.writes_new_versions(touched) or touched.kept is not None:
+            return False
+        return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
 
     @property
     def _write_step(self) -> MergeStep:
@@ -180,7 +205,7 @@ class ClassicMergeExecutor:
         how = "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
-            if not self.writes_new_versions:
+            if not self.writes_new_versions(touched):
                 how += ", and not written again"
             elif self._updates_from_source_alone(touched):
                 how += ", and the new rows come from the source alone"
@@ -204,33 +229,38 @@ class ClassicMergeExecutor:
         inserts = "the unmatched source rows are appended" if self._merge.insert_clauses else "nothing is written"
         return f"no file is touched: {inserts}"
 
-    @property
-    def writes_new_versions(self) -> bool:
-        """Whether rows of the touched files are written again: not if deletion vectors take them out for good."""
+    def writes_new_versions(self, touched: TouchedFiles) -> bool:
+        """Whether rows of the touched files are written by Spark: not if those that clauses take only go."""
         merge = self._merge
         updates = bool(merge.clauses_that("update"))
-        return not self._deletion_vectors or updates or merge.transaction.writes_change_data
+        return not touched.keeps_rest or updates or merge.transaction.writes_change_data
 
-    def _write_rows(self, touched: TouchedFiles) -> JavaObject:
+    def _write_rows(self, touched: TouchedFiles, copies: Copies | None = None) -> JavaObject:
+        """Write new versions of rows and what is inserted; sets the metrics of what is added, ``copies`` included."""
         merge = self._merge
         if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
-            return self._added(touched, self._write_from_source(touched))
+            return self._added(touched, self._write_from_source(touched), copies)
         if can_insert_from_the_rewrite(merge, touched):
             return self._added(touched, self._write_with_inserts(touched))
         rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
-        if self.writes_new_versions:
+        if self.writes_new_versions(touched):
             rows, tracking = self.new_versions(touched)
         inserted: DataFrame | None = None
         if merge.insert_clauses:
             inserted = self._inserted(touched, tracking)
         if rows is None and inserted is None:
-            return merge.gateway.seq([])
-        return self._added(touched, self._write(touched, rows, inserted))
+            nothing = merge.gateway.seq([])
+            return nothing if copies is None else self._added(touched, nothing, copies)
+        return self._added(touched, self._write(touched, rows, inserted), copies)
 
-    def _added(self, touched: TouchedFiles, actions: JavaObject) -> JavaObject:
-        """The actions, after the metrics of what they add are set."""
-        written = self._merge.transaction.written_files(actions)
+    def _added(self, touched: TouchedFiles, actions: JavaObject, copies: Copies | None = None) -> JavaObject:
+        """The actions, after the metrics of what they and the copies add are set."""
+        merge = self._merge
+        written = merge.transaction.written_files(actions)
+        if copies is not None:
+            together = merge.gateway.concat(written.added.files, copies.actions)
+            written = replace(written, added=merge.transaction.files.file_set(together))
         self._set_written(written)
         self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
         return actions
@@ -259,7 +289,7 @@ class ClassicMergeExecutor:
 
     def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
         merge, files = self._merge, touched.files
-        if rows is not None and not self._deletion_vectors:
+        if rows is not None and not touched.keeps_rest:
             # Several pairs may have one source row, so this is rough.
             num_inserted = max(0, merge.source.num_rows - touched.num_pairs)
             return merge.write.write_rewritten(
@@ -269,20 +299,25 @@ class ClassicMergeExecutor:
                 inserted=inserted,
                 inserted_bytes=merge.source.num_bytes * num_inserted // max(1, merge.source.num_rows),
             )
-        sized = [(rows, files.num_bytes), (inserted, merge.source.num_bytes)]
+        sized = [(rows, self._bytes_of_new_versions(touched)), (inserted, merge.source.num_bytes)]
         parts = [(part, num_bytes) for part, num_bytes in sized if part is not None]
         together = reduce(DataFrame.unionAll, (part for part, _ in parts))
         return merge.write.write_files(together, input_bytes=sum(num_bytes for _, num_bytes in parts))
+
+    @staticmethod
+    def _bytes_of_new_versions(touched: TouchedFiles) -> int:
+        files = touched.files
+        return files.num_bytes * sum(touched.rows_of_clause) // files.num_rows if files.num_rows else files.num_bytes
 
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
         """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""
         merge = self._merge
         if self._updates_from_source_alone(touched):
             return updates_of_matches(merge, touched), []
-        return rewritten_rows(merge, touched, keep_unmodified=not self._deletion_vectors)
+        return rewritten_rows(merge, touched)
 
     def _updates_from_source_alone(self, touched: TouchedFiles) -> bool:
-        return self._deletion_vectors and touched.kept is None and updates_need_only_the_source(self._merge)
+        return touched.keeps_rest and touched.kept is None and updates_need_only_the_source(self._merge)
 
     def unmatched_rows(self, touched: TouchedFiles) -> DataFrame:
         """The source rows that appear in no match."""

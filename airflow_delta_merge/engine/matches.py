@@ -91,7 +91,7 @@ def positions_in(
         path=names.file_path,
         row_index=names.row_index,
         row_number=names.row_number,
-        indexed=transaction.writes_deletion_vectors or transaction.writes_change_data,
+        indexed=merge.needs_positions,
         where=where,
         most_tasks=most_tasks,
     )

@@ -108,11 +108,19 @@ class MergeContext(StartedMerge):
     :param candidates: the files that may hold a row which must be looked at.
     :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
         condition itself would not.
+    :param copies_files: whether touched files can lose rows by being copied without these, and are large enough.
     """
 
     source: MaterializedSource
     candidates: FileSet
     row_predicates: Sequence[Column]
+    copies_files: bool = False
+
+    @property
+    def needs_positions(self) -> bool:
+        """Whether it must be known where in its file each row is."""
+        transaction = self.transaction
+        return transaction.writes_deletion_vectors or transaction.writes_change_data or self.copies_files
 
     def source_without(self, matched_ids: DataFrame) -> DataFrame:
         """The source rows that are not among the matched ones.

@@ -35,6 +35,7 @@ from airflow_delta_merge.engine.insert_only_merge import (
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.engine.old_rows.native import may_be_copied
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
@@ -280,7 +281,11 @@ class MergeIntoCommand:
                 candidates = search.candidates
                 _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
                 yield MergeContext(
-                    **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
+                    **vars(started),
+                    source=source,
+                    candidates=candidates,
+                    row_predicates=search.row_predicates,
+                    copies_files=may_be_copied(started, candidates),
                 )
         finally:
             source.release()
@@ -375,7 +380,7 @@ class MergeIntoCommand:
         try:
             self._report.num_touched_files, rows = touched.files.count, {"matches": touched.matches}
             classic.count_rows(touched)
-            if self._report.num_touched_files and classic.writes_new_versions:
+            if self._report.num_touched_files and classic.writes_new_versions(touched):
                 rows["rewritten rows"] = classic.new_versions(touched)[0]
             if context.insert_clauses:
                 rows["inserted rows"] = self._counted_inserts(context, classic.unmatched_rows(touched))

@@ -45,6 +45,8 @@ class TouchedFiles:
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
     :param kept: the join that they were found by, if it was kept.
+    :param keeps_rest: whether the rows that no clause takes stay where they are, or are written elsewhere.
+    :param taken_rows: files with those rows alone that clauses take, if there are such.
     """
 
     files: FileSet
@@ -54,6 +56,8 @@ class TouchedFiles:
     has_multiple_matches: bool
     rows_of_clause: tuple[int, ...]
     kept: KeptJoin | None = None
+    keeps_rest: bool = False
+    taken_rows: FileSet | None = None
 
     def release(self) -> None:
         """Give back the memory and disk that the matches take."""
@@ -127,18 +131,19 @@ def _updated_from_source(merge: MergeContext) -> list[Column]:
 
 
 def rewritten_rows(
-    merge: MergeContext, touched: TouchedFiles, *, keep_unmodified: bool
+    merge: MergeContext, touched: TouchedFiles
 ) -> tuple[DataFrame, list[TrackingColumn]]:
     """The rows of the touched files that are to be written, updated where a clause says so, without those deleted.
 
     With change data the change rows too.
 
-    :param keep_unmodified: whether rows that no clause takes are written.
+    Rows that no clause takes are among them unless ``touched`` keeps them.
+
     :return: columns of the final schema, then those by which the table tracks its rows.
     """
-    joined, tracking = _joined_with_source(merge, touched, keep_unmodified=keep_unmodified)
+    joined, tracking = _joined_with_source(merge, touched)
     number = F.col(merge.names.clause)
-    if not keep_unmodified:
+    if touched.keeps_rest:
         joined = joined.filter(number > 0)
     deletes = merge.numbers_of("delete")
     if deletes and not merge.transaction.writes_change_data:
@@ -163,6 +168,7 @@ def can_insert_from_the_rewrite(merge: MergeContext, touched: TouchedFiles) -> b
         bool(merge.insert_clauses)
         and touched.paths is None
         and touched.kept is None
+        and not touched.keeps_rest
         and not touched.has_multiple_matches
         and not merge.source.is_small
         and follows_from_the_join(merge)
@@ -179,15 +185,20 @@ def rewritten_and_inserted_rows(merge: MergeContext, touched: TouchedFiles) -> D
     return new_rows(merge, with_clauses(merge, joined))
 
 
+def deletes_rows_once(merge: MergeContext, touched: TouchedFiles) -> bool:
+    """Whether rows are told apart by their positions, since several source rows delete one that has one change."""
+    return touched.has_multiple_matches and merge.transaction.writes_change_data
+
+
 def _joined_with_source(
-    merge: MergeContext, touched: TouchedFiles, *, keep_unmodified: bool
+    merge: MergeContext, touched: TouchedFiles
 ) -> tuple[DataFrame, list[TrackingColumn]]:
     """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
     names, transaction = merge.names, merge.transaction
-    deletes_once = touched.has_multiple_matches and transaction.writes_change_data
+    deletes_once = deletes_rows_once(merge, touched)
     if touched.kept is not None and not deletes_once:
         return touched.kept.target_rows(touched.paths), touched.kept.tracking
-    unmatched_matter = keep_unmodified or bool(merge.clauses_of("not matched by source"))
+    unmatched_matter = not touched.keeps_rest or bool(merge.clauses_of("not matched by source"))
     how = "left" if unmatched_matter else "inner"
     if deletes_once:
         # Several source rows delete one row, which shall have one change row: join what was matched instead.
@@ -206,7 +217,8 @@ def _joined_with_source(
         )
         joined, has_match = target.join(marked, at_row, how), F.col(names.matched_path).isNotNull()
     else:
-        target, tracking = transaction.target.with_row_tracking(transaction.target.frame(touched.files))
+        files = touched.taken_rows or touched.files
+        target, tracking = transaction.target.with_row_tracking(transaction.target.frame(files))
         joined = target.join(source_for(merge, touched.files), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking

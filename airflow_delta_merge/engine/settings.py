@@ -55,6 +55,8 @@ class Settings:
         what it matches is expected to touch them all.
     :param footer_statistics_from_bytes: ``footerStatisticsFromBytes``: where a write takes in so many bytes of text
         columns, if all columns took the same, their statistics are taken from the new files' footers. 0: always.
+    :param copy_files_from_bytes: ``copyFilesFromBytes``: touched files that take so much together lose rows by being
+        copied without these, natively, where that can be done. 0: always.
     """
 
     use_checksum: bool = True
@@ -73,6 +75,7 @@ class Settings:
     one_pass: bool = True
     one_pass_from_rows: int = 25
     footer_statistics_from_bytes: int = 4 * 1024 * 1024
+    copy_files_from_bytes: int = 8 * 1024 * 1024
 
     @classmethod
     def of(cls, gateway: Gateway) -> Settings:
@@ -99,6 +102,7 @@ class Settings:
             footer_statistics_from_bytes=_number(
                 gateway, "footerStatisticsFromBytes", cls.footer_statistics_from_bytes
             ),
+            copy_files_from_bytes=_number(gateway, "copyFilesFromBytes", cls.copy_files_from_bytes),
         )
 
     def of_table(self, table_property: Callable[[str], str | None]) -> Settings:

@@ -7,6 +7,7 @@ Spark 4.2's sources; what differs in other versions is in :mod:`~airflow_delta_m
 
 from __future__ import annotations
 
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms
 from airflow_delta_merge.engine.delta_jvm.errors import (
     COMMIT,
     Progress,
@@ -45,6 +46,7 @@ from airflow_delta_merge.engine.delta_jvm.usage import (
 __all__ = [
     "COMMIT",
     "FILE_FORMATS",
+    "CopyTerms",
     "Equality",
     "FileSet",
     "Gateway",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from airflow_delta_merge.engine.delta_jvm.copies import metadata_of
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, java_items, scala_list
 from airflow_delta_merge.engine.footer_statistics import TextsOfFile, of_all, with_texts
 from airflow_delta_merge.identifiers import quote_multipart
@@ -63,7 +64,7 @@ class WrittenTexts:
         """
         if transaction.newMetadata().isDefined() or not gateway.flag("spark.databricks.delta.stats.collect"):
             return None
-        configuration = _metadata(transaction)["configuration"]
+        configuration = metadata_of(transaction)["configuration"]
         hadoop = transaction.deltaLog().newDeltaHadoopConf()
         if any(name in configuration or hadoop.get(name) is not None for name in _OTHER_FOOTERS):
             return None
@@ -85,7 +86,7 @@ class WrittenTexts:
 
         The transaction sees the table with other properties so long; nothing of them is committed.
         """
-        metadata = _metadata(transaction)
+        metadata = metadata_of(transaction)
         metadata["configuration"] |= {
             _STATISTICS_COLUMNS: ",".join(self.others),
             _CUT_IN_FOOTER: str(_BYTES_IN_FOOTER),
@@ -181,8 +182,3 @@ def _leaves(field: dict[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tu
 
 def _physical_name(field: dict[str, Any]) -> str:
     return str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
-
-
-def _metadata(transaction: JavaObject) -> dict[str, Any]:
-    metadata: dict[str, Any] = json.loads(transaction.metadata().json())["metaData"]
-    return metadata

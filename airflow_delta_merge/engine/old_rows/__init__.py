@@ -1,0 +1,1 @@
+"""Taking rows out of the files that they are in."""

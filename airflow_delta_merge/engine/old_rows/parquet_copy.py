@@ -1,0 +1,271 @@
+"""Copies Parquet files without some of their rows, by Arrow: rows that stay are neither sent through Spark nor shuffled.
+
+A copy has the old file's schema, field ids, order of rows, row groups and key-value metadata. What Arrow would write
+otherwise than it was is found out before (:func:`reason_not_to_copy`) or after, by comparing both footers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, StatisticsPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: Of a row group so many bytes are decoded at a time, as Parquet counts them.
+_MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
+#: Slices between the rows that go cost nothing as long as they are long.
+_ROWS_OF_A_SLICE = 64
+
+#: Codecs of Parquet as Spark's setting names them: Arrow's name, the level that Java's writer has, and how the file
+#: is named.
+CODECS: dict[str, tuple[str, int | None, str]] = {
+    "none": ("none", None, ""),
+    "uncompressed": ("none", None, ""),
+    "snappy": ("snappy", None, ".snappy"),
+    "gzip": ("gzip", 6, ".gz"),
+    "zstd": ("zstd", 3, ".zstd"),
+}
+#: Keys by which Spark says that old dates are of another calendar, or times of another zone: bounds would differ.
+_LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+_INT96 = re.compile(r"(\s*\w+ )int96( field_id=.*);")
+_INT64 = r"\1int64\2 (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds));"
+#: Whether a footer has a type in the old form, too: both mean the same.
+_OLD_FORMS = re.compile(r", is_from_converted_type=\w+, force_set_converted_type=\w+")
+
+
+class CannotCopyError(Exception):
+    """Arrow would not write this file as it is."""
+
+
+@dataclass(frozen=True)
+class FileToCopy:
+    """A file of which rows are taken out.
+
+    :param path: where it is.
+    :param copy: where the rows that stay go.
+    :param taken: positions of the rows that go, each once, in rising order.
+    :param taken_rows: where these rows go; None if nobody needs them.
+    """
+
+    path: str
+    copy: str
+    taken: pa.Int64Array
+    taken_rows: str | None = None
+
+
+@dataclass(frozen=True)
+class CopiedFile:
+    """A copy.
+
+    :param num_rows: rows that it has; 0 if there is none, as all were taken.
+    :param num_bytes: its size.
+    :param statistics: Delta's, as JSON.
+    """
+
+    num_rows: int
+    num_bytes: int
+    statistics: str
+
+
+def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[str]) -> str | None:
+    """Why a file can't be copied as it is, by its footer; None if nothing speaks against it.
+
+    :param columns: the physical names of the columns that it must have, in this order.
+    :param may_have: those of further ones that it may have.
+    """
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    told = metadata.metadata or {}
+    if any(key in told for key in _LEGACY_KEYS):
+        return "it has dates of the old calendar"
+    if str(metadata.created_by).startswith("parquet-mr") and b"org.apache.spark.version" not in told:
+        return "an old Spark may have written it, whose dates are of another calendar"
+    if [name for name in metadata.schema.to_arrow_schema().names if name not in may_have] != list(columns):
+        return "its columns are not those of the table"
+    return None
+
+
+def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads: bool) -> CopiedFile:
+    """Copy a file without the rows that are taken.
+
+    :param codec: the name of a codec in :data:`CODECS`.
+    :param use_threads: whether its columns are decoded beside each other.
+    :raises CannotCopyError: when the copy's footer does not tell what the old one does.
+    """
+    import pyarrow.parquet as pq
+
+    statistics = GatheredStatistics(plan)
+    # Memory that is mapped isn't counted as the process's own, and is read as it is needed.
+    with pq.ParquetFile(file.path, memory_map=True, coerce_int96_timestamp_unit="us") as old:
+        stay = _Output(file.copy, old, codec)
+        taken = _Output(file.taken_rows, old, "snappy") if file.taken_rows else None
+        try:
+            for position, rows in _parts(old, use_threads=use_threads):
+                indices = _taken_of(file.taken, position, rows.num_rows)
+                kept = _without(rows, indices)
+                if kept.num_rows:
+                    statistics.add(kept)
+                    stay.write(kept)
+                if taken and len(indices):
+                    taken.write(rows.take(indices))
+        finally:
+            stay.close()
+            if taken:
+                taken.close()
+        if not statistics.num_rows:
+            return CopiedFile(0, 0, "")
+        _check(file, old, statistics.num_rows)
+    return CopiedFile(statistics.num_rows, Path(file.copy).stat().st_size, statistics.to_json())
+
+
+class _Output:
+    """A new file that is like another one; it appears with the first rows that are written."""
+
+    def __init__(self, path: str, like: pq.ParquetFile, codec: str) -> None:
+        self._path = path
+        self._like = like
+        self._codec = codec
+        self._schema = _written_schema(like)
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as a row group."""
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            compression, level, _ = CODECS[self._codec]
+            self._writer = pq.ParquetWriter(
+                self._path,
+                self._schema,
+                compression=compression,
+                compression_level=level,
+                version="2.6",
+                store_schema=False,
+                store_decimal_as_integer=_has_decimals_as_integers(self._like),
+                coerce_timestamps=None,
+                use_compliant_nested_type=True,
+            )
+        self._writer.write_table(rows.cast(self._schema), row_group_size=rows.num_rows)
+
+    def close(self) -> None:
+        if self._writer is None:
+            return
+        told = self._like.metadata.metadata
+        if told:
+            self._writer.add_key_value_metadata(dict(told))
+        self._writer.close()
+
+
+def _has_decimals_as_integers(file: pq.ParquetFile) -> bool:
+    schema = file.metadata.schema
+    columns = (schema.column(number) for number in range(len(schema)))
+    return any(each.logical_type.type == "DECIMAL" and each.physical_type in ("INT32", "INT64") for each in columns)
+
+
+def _parts(file: pq.ParquetFile, *, use_threads: bool) -> Iterator[tuple[int, pa.Table]]:
+    """The rows in parts, each with the position of its first row."""
+    import pyarrow as pa
+
+    position = 0
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        pieces = max(1, -(-group.total_byte_size // _MOST_BYTES_AT_ONCE))
+        if pieces == 1:
+            rows = file.read_row_group(number, use_threads=use_threads)
+            yield position, rows
+            position += rows.num_rows
+            continue
+        batch_size = -(-group.num_rows // pieces)
+        for batch in file.iter_batches(batch_size, row_groups=[number], use_threads=use_threads):
+            yield position, pa.Table.from_batches([batch])
+            position += batch.num_rows
+
+
+def _taken_of(taken: pa.Int64Array, start: int, count: int) -> pa.Int64Array:
+    """Those of the positions within a part, counted from its first row."""
+    import pyarrow.compute as pc
+
+    first, end = _rank(taken, start), _rank(taken, start + count)
+    return pc.subtract(taken.slice(first, end - first), start)
+
+
+def _rank(taken: pa.Int64Array, position: int) -> int:
+    """How many of the positions come before one."""
+    low, high = 0, len(taken)
+    while low < high:
+        middle = (low + high) // 2
+        if taken[middle].as_py() < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _without(rows: pa.Table, taken: pa.Int64Array) -> pa.Table:
+    """The rows but those at the positions."""
+    import pyarrow as pa
+
+    if not len(taken):
+        return rows
+    if len(taken) * _ROWS_OF_A_SLICE <= rows.num_rows:
+        starts = [0, *(position + 1 for position in taken.to_pylist())]
+        ends = [*taken.to_pylist(), rows.num_rows]
+        slices = [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True) if end > start]
+        return pa.concat_tables(slices)
+    stays = bytearray(b"\x01") * rows.num_rows
+    for position in taken.to_pylist():
+        stays[position] = 0
+    mask = pa.Array.from_buffers(pa.uint8(), rows.num_rows, [None, pa.py_buffer(stays)]).cast(pa.bool_())
+    return rows.filter(mask)
+
+
+def _check(file: FileToCopy, old: pq.ParquetFile, num_rows: int) -> None:
+    """Compare the copy's footer with the old one's."""
+    import pyarrow.parquet as pq
+
+    new = pq.read_metadata(file.copy)
+    expected = old.metadata.num_rows - len(file.taken)
+    if new.num_rows != expected or num_rows != expected:
+        raise CannotCopyError(f"The copy of {file.path} has {new.num_rows} rows in place of {expected}.")
+    if _told(new) != _told(old.metadata):
+        raise CannotCopyError(f"The copy of {file.path} has another schema.")
+
+
+def _told(metadata: pq.FileMetaData) -> list[str]:
+    """A footer's schema, field by field; moments of 96 bits as those of 64 that stand for them in a copy."""
+    lines = str(metadata.schema).splitlines()[2:]  # without the class and the root, whose names differ
+    return [_INT96.sub(_INT64, _OLD_FORMS.sub("", each)) for each in lines]
+
+
+def _written_schema(file: pq.ParquetFile) -> pa.Schema:
+    """The schema by which a copy is written: moments of 96 bits are of UTC, as Spark means them."""
+    import pyarrow as pa
+
+    columns = iter(file.metadata.schema.column(number) for number in range(len(file.metadata.schema)))
+    fields = [each.with_type(_written_type(each.type, columns)) for each in file.schema_arrow]
+    return pa.schema(fields)
+
+
+def _written_type(type_: pa.DataType, columns: Iterator[Any]) -> pa.DataType:
+    """A type with the zone of its moments; ``columns`` are the file's that come next, taken as they are met."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(type_):
+        return pa.struct([each.with_type(_written_type(each.type, columns)) for each in type_.fields])
+    if pa.types.is_map(type_):
+        key, item = type_.key_field, type_.item_field
+        key = key.with_type(_written_type(key.type, columns))
+        return pa.map_(key, item.with_type(_written_type(item.type, columns)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_written_type(type_.value_type, columns)))
+    return pa.timestamp("us", tz="UTC") if next(columns).physical_type == "INT96" else type_
