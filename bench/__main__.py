@@ -30,7 +30,7 @@ from bench.runner import CaseResult, Runner
 ROUNDS = 5
 QUICK_SCALE = 0.05
 #: Before the first case, so that it isn't the only one in a cold session.
-WARM_UP_CASE, WARM_UP_SECONDS = "small_table", 20
+WARM_UP_CASE, WARM_UP_SECONDS = "small_table", 90
 DOCS = Path(__file__).parent.parent / "docs"
 COLD_CASE = "one_day_of_a_year"
 

@@ -56,7 +56,10 @@ _LARGE_ORDERS = Table(name="orders_250_mb", columns=_COLUMNS, rows=4_200_000, fi
 #: The same under keys that no file can be left out by.
 _UNSORTED = "order_key"
 
-_CHANGED = "SELECT * EXCEPT (id, order_key, amount), cast(amount + 1 AS decimal(18, 2)) AS amount, id, order_key FROM {table} WHERE"
+_CHANGED = (
+    "SELECT * EXCEPT (id, order_key, amount), cast(amount + 1 AS decimal(18, 2)) AS amount, id, order_key "
+    "FROM {table} WHERE"
+)
 _NEW = (
     "SELECT * EXCEPT (id, order_key, amount), amount, id + {rows} AS id, md5(concat('new ', id)) AS order_key "
     "FROM {table} WHERE"

@@ -144,7 +144,9 @@ class ClassicMergeExecutor:
             return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             with merge.recorded(self._write_step):
-                added = self._copy_files_and_write(touched) or self._write_rows(touched)
+                added = self._copy_files_and_write(touched)
+                if added is None:
+                    added = self._write_rows(touched)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
                     return merge.gateway.concat(added, self._mark_rows(touched))
@@ -203,6 +205,8 @@ class ClassicMergeExecutor:
         if not touched.files.count:
             return self._told_untouched()
         how = "which are rewritten"
+        if is_worth_copying(self._merge, touched):
+            touched, how = replace(touched, keeps_rest=True), "which are copied without these rows"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
             if not self.writes_new_versions(touched):

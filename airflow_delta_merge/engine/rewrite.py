@@ -130,9 +130,7 @@ def _updated_from_source(merge: MergeContext) -> list[Column]:
     return columns_of_clause(merge.clauses_that("update"), merge.numbers_of("update"), F.col(merge.names.clause))
 
 
-def rewritten_rows(
-    merge: MergeContext, touched: TouchedFiles
-) -> tuple[DataFrame, list[TrackingColumn]]:
+def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
     """The rows of the touched files that are to be written, updated where a clause says so, without those deleted.
 
     With change data the change rows too.
@@ -190,9 +188,7 @@ def deletes_rows_once(merge: MergeContext, touched: TouchedFiles) -> bool:
     return touched.has_multiple_matches and merge.transaction.writes_change_data
 
 
-def _joined_with_source(
-    merge: MergeContext, touched: TouchedFiles
-) -> tuple[DataFrame, list[TrackingColumn]]:
+def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
     """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
     names, transaction = merge.names, merge.transaction
     deletes_once = deletes_rows_once(merge, touched)

@@ -108,7 +108,9 @@ def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
     if not builtin.added or not ours.added:
         return
     facts = tuple({key for add in o.added for key, v in add.items() if v is not None} for o in (builtin, ours))
-    if facts[0] - {"tags"} != facts[1] - {"tags"}:
+    # Files that are copied stay clustered, and say so as they did.
+    of_clusters = {"tags", "clusteringProvider"}
+    if facts[0] - of_clusters != facts[1] - of_clusters:
         yield f"AddFile's fields: built-in {sorted(facts[0])}, ours {sorted(facts[1])}"
     statistics = tuple(_stats_columns(o) for o in (builtin, ours))
     if statistics[0] != statistics[1]:

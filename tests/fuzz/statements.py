@@ -51,6 +51,7 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.keyFilterFromRows": st.just("0"),
         "spark.deltaMerge.narrowSourceFromRows": st.just("0"),
         "spark.deltaMerge.footerStatisticsFromBytes": st.just("0"),
+        "spark.deltaMerge.copyFilesFromBytes": st.just("0"),
         "spark.deltaMerge.updateFromSource.enabled": st.just("false"),
         "spark.deltaMerge.planOnce.enabled": st.just("false"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),

@@ -20,9 +20,26 @@ _PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
     "spark.databricks.io.skipping.stringPrefixLength",
 )
 _CODEC_OF_TABLE, _CODEC_OF_SESSION = "delta.parquet.compression.codec", "spark.sql.parquet.compression.codec"
+_COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
+    "delta.autoOptimize.autoCompact",
+    "spark.databricks.delta.autoCompact.enabled",
+)
 #: Types, as Spark's schemas name them, that Arrow writes as it reads them.
 _TYPES = frozenset(
-    "byte short integer long float double boolean binary date timestamp timestamp_ntz string".split()
+    [
+        "byte",
+        "short",
+        "integer",
+        "long",
+        "float",
+        "double",
+        "boolean",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "string",
+    ]
 )
 #: Properties of tables whose files are more than Parquet with Delta's statistics.
 _OTHER_WRITERS = (
@@ -83,6 +100,7 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 
 
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
+    metadata = metadata_of(transaction)
     if not gateway.session.sparkContext().isLocal():
         yield "the executors are other processes"
     if not _has_arrow():
@@ -91,7 +109,11 @@ def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
         yield "the table is not in a file system of this machine"
     if transaction.newMetadata().isDefined():
         yield "the merge changes the table's schema"
-    metadata = metadata_of(transaction)
+    yield from _reasons_of_table(metadata)
+    yield from _reasons_of_writer(gateway, transaction, metadata["configuration"])
+
+
+def _reasons_of_table(metadata: dict[str, Any]) -> Iterator[str]:
     configuration = metadata["configuration"]
     if configuration.get("delta.columnMapping.mode") == "id":
         yield "columns are known by ids"
@@ -99,11 +121,15 @@ def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
         yield "the table's properties ask for files that Spark alone writes"
     if configuration.get("delta.universalFormat.enabledFormats"):
         yield "the table is one of Iceberg or Hudi, too"
-    schema = json.loads(metadata["schemaString"])
-    if not all(map(_is_copied, schema["fields"])):
+    if not all(map(_is_copied, json.loads(metadata["schemaString"])["fields"])):
         yield "it has columns of types that Arrow may write otherwise"
-    if _codec(gateway, configuration) not in CODECS:
-        yield f"Arrow does not write {_codec(gateway, configuration)}"
+
+
+def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration: dict[str, str]) -> Iterator[str]:
+    if _asks_for_compaction(gateway, configuration):
+        yield "Delta compacts the files after the merge, for which there should be few"
+    if (codec := _codec(gateway, configuration)) not in CODECS:
+        yield f"Arrow does not write {codec}"
     if not gateway.flag("spark.databricks.delta.stats.collect") or _prefix_length(gateway, configuration) <= 0:
         yield "statistics are not collected"
     hadoop = transaction.deltaLog().newDeltaHadoopConf()
@@ -139,6 +165,11 @@ def temporary_folder(gateway: Gateway) -> str:
     """A folder of Spark's own for what is read again soon, which goes with the session at the latest."""
     utils = gateway.java_class("org.apache.spark.util.Utils")
     return str(utils.getLocalDir(gateway.session.sparkContext().conf()))
+
+
+def _asks_for_compaction(gateway: Gateway, configuration: dict[str, str]) -> bool:
+    asked = [configuration.get(_COMPACTION_OF_TABLE), gateway.conf_if_set(_COMPACTION_OF_SESSION)]
+    return any(value is not None and value.lower() != "false" for value in asked)
 
 
 def _has_arrow() -> bool:

@@ -108,8 +108,9 @@ class GatheredStatistics:
             values = self._seen.get(leaf.path, _Values())
             _put(told["nullCount"], leaf.path, str(values.nulls))
             low, high = self._bounds(leaf, values)
-            _put(told["minValues"], leaf.path, low)
-            _put(told["maxValues"], leaf.path, high)
+            if leaf.type:  # a struct is told, be it without a bound
+                _put(told["minValues"], leaf.path, low)
+                _put(told["maxValues"], leaf.path, high)
         statistics = {"numRecords": str(self.num_rows), **told}
         if self.plan.tight_bounds:
             statistics["tightBounds"] = "true"
@@ -206,11 +207,10 @@ def _text(text: str) -> str:
 
 
 def _put(told: dict[str, Any], path: tuple[str, ...], value: str | None) -> None:
-    if value is None:
-        return
     for name in path[:-1]:
         told = told.setdefault(name, {})
-    told[path[-1]] = value
+    if value is not None:
+        told[path[-1]] = value
 
 
 def _object(told: Any) -> str:

@@ -123,7 +123,10 @@ def _reason_not_to_copy(terms: CopyTerms, paths: Iterable[Path | None]) -> str |
 
 
 def _jobs(
-    terms: CopyTerms, adds: Mapping[Path | None, dict[str, Any]], taken: Mapping[Path, pa.Int64Array], folder: Path | None
+    terms: CopyTerms,
+    adds: Mapping[Path | None, dict[str, Any]],
+    taken: Mapping[Path, pa.Int64Array],
+    folder: Path | None,
 ) -> list[_Job]:
     jobs = []
     for number, (path, add) in enumerate(adds.items()):

@@ -1,4 +1,4 @@
-"""Copies Parquet files without some of their rows, by Arrow: rows that stay are neither sent through Spark nor shuffled.
+"""Copies Parquet files without some of their rows, by Arrow: rows that stay are not sent through Spark.
 
 A copy has the old file's schema, field ids, order of rows, row groups and key-value metadata. What Arrow would write
 otherwise than it was is found out before (:func:`reason_not_to_copy`) or after, by comparing both footers.
