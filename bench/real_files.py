@@ -49,7 +49,7 @@ _COLUMNS = (
     f"{_number(23, 1 << 40)} as device",
     f"array({_number(24, 9)}, {_number(25, 9)}) as tags",
     f"named_struct('page', {_number(26, 500)}, 'source', concat('campaign ', {_number(27, 40)})) as visit",
-    "current_timestamp() IS NULL as is_deleted",
+    "false as is_deleted",
 )
 _ORDERS = Table(name="orders_60_mb", columns=_COLUMNS, rows=3_000_000, files=6)
 _LARGE_ORDERS = Table(name="orders_250_mb", columns=_COLUMNS, rows=4_200_000, files=2)

@@ -109,15 +109,17 @@ class ClassicMergeExecutor:
         if ambiguous and not self._deletes_all_matched:
             raise transaction.multiple_matches_error()
         all_touched = len(paths) == candidates.count
+        files = candidates if all_touched else transaction.files.select(candidates, paths)
+        rows_of_clause = self._rows_of_clause(found)
         return TouchedFiles(
-            files=candidates if all_touched else transaction.files.select(candidates, paths),
+            files=files,
             paths=None if all_touched else paths,
             matches=matches,
             num_pairs=sum(counts.pairs for counts in found),
             has_multiple_matches=ambiguous,
-            rows_of_clause=self._rows_of_clause(found),
+            rows_of_clause=rows_of_clause,
             kept=kept,
-            keeps_rest=self._deletion_vectors,
+            keeps_rest=self._deletion_vectors or is_worth_copying(self._merge, files, sum(rows_of_clause)),
         )
 
     @property
@@ -144,30 +146,25 @@ class ClassicMergeExecutor:
             return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             with merge.recorded(self._write_step):
-                added = self._copy_files_and_write(touched)
-                if added is None:
-                    added = self._write_rows(touched)
+                added = self._write_rows(touched) if self._deletion_vectors else self._write_or_copy(touched)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
                     return merge.gateway.concat(added, self._mark_rows(touched))
             return merge.gateway.concat(added, self._removed(touched.files))
 
-    def _copy_files_and_write(self, touched: TouchedFiles) -> JavaObject | None:
-        """Copy the touched files without the rows that clauses take, and write what is new; None if Spark must."""
+    def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
+        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole."""
         merge = self._merge
-        if not is_worth_copying(merge, touched):
-            return None
-        touched = replace(touched, keeps_rest=True)
-        with copies_without(
-            merge, touched.files, touched.matches, keep_taken_rows=self._reads_taken_rows(touched)
-        ) as copies:
-            if copies is None:
-                return None
-            touched = replace(touched, taken_rows=copies.taken_rows)
-            return merge.gateway.concat(self._write_rows(touched, copies), copies.actions)
+        if touched.keeps_rest:
+            keep = self._reads_taken_rows(touched)
+            with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
+                if copies is not None:
+                    written = self._write_rows(replace(touched, taken_rows=copies.taken_rows), copies)
+                    return merge.gateway.concat(written, copies.actions)
+        return self._write_rows(replace(touched, keeps_rest=False))
 
     def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
-        """Whether new versions of rows are made of old ones that have to be read again."""
+        """Whether the new versions need the old rows to be read again."""
         if not self.writes_new_versions(touched) or touched.kept is not None:
             return False
         return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
@@ -204,9 +201,7 @@ class ClassicMergeExecutor:
         """How this merge goes about its work, and why, in a sentence."""
         if not touched.files.count:
             return self._told_untouched()
-        how = "which are rewritten"
-        if is_worth_copying(self._merge, touched):
-            touched, how = replace(touched, keeps_rest=True), "which are copied without these rows"
+        how = "which are copied without these rows" if touched.keeps_rest else "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
             if not self.writes_new_versions(touched):
@@ -234,7 +229,7 @@ class ClassicMergeExecutor:
         return f"no file is touched: {inserts}"
 
     def writes_new_versions(self, touched: TouchedFiles) -> bool:
-        """Whether rows of the touched files are written by Spark: not if those that clauses take only go."""
+        """Whether Spark writes rows of the touched files: not if the rest stays and nothing is updated."""
         merge = self._merge
         updates = bool(merge.clauses_that("update"))
         return not touched.keeps_rest or updates or merge.transaction.writes_change_data
@@ -253,20 +248,19 @@ class ClassicMergeExecutor:
         inserted: DataFrame | None = None
         if merge.insert_clauses:
             inserted = self._inserted(touched, tracking)
-        if rows is None and inserted is None:
-            nothing = merge.gateway.seq([])
-            return nothing if copies is None else self._added(touched, nothing, copies)
-        return self._added(touched, self._write(touched, rows, inserted), copies)
+        is_nothing = rows is None and inserted is None
+        written = merge.gateway.seq([]) if is_nothing else self._write(touched, rows, inserted)
+        return self._added(touched, written, copies)
 
     def _added(self, touched: TouchedFiles, actions: JavaObject, copies: Copies | None = None) -> JavaObject:
-        """The actions, after the metrics of what they and the copies add are set."""
+        """Set the metrics of added files, copies included; return the actions."""
         merge = self._merge
         written = merge.transaction.written_files(actions)
         if copies is not None:
             together = merge.gateway.concat(written.added.files, copies.actions)
             written = replace(written, added=merge.transaction.files.file_set(together))
         self._set_written(written)
-        self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
+        merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
         return actions
 
     def _set_written(self, written: WrittenFiles) -> None:

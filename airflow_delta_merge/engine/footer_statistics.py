@@ -26,8 +26,8 @@ class TextsOfFile:
     high: bytes | None
 
 
-class _Number(str):
-    """A number as it was written: a decimal of 38 digits is none that Python's JSON would write again."""
+class Number(str):
+    """A number as it stands in JSON, since Python's own JSON keeps no decimal of 38 digits."""
 
 
 def of_all(row_groups: Iterable[TextsOfFile]) -> TextsOfFile:
@@ -54,32 +54,41 @@ def with_texts(
     :param prefix_length: so many characters are kept of a long least text.
     :param cut_above: cuts a greatest text so that it stays above all others; None where it can't.
     """
-    told: dict[str, Any] = json.loads(statistics, parse_int=_Number, parse_float=_Number)
+    told: dict[str, Any] = json.loads(statistics, parse_int=Number, parse_float=Number)
     added: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column, known in texts.items():
         added["nullCount"][column] = known.nulls
-        low, high = _text(known.low), _text(known.high)
-        if low is None or high is None:
-            continue
-        added["minValues"][column] = low[:prefix_length]
-        above = cut_above(high)
-        if above is not None:
-            added["maxValues"][column] = above
+        low, high = text_bounds(known.low, known.high, prefix_length=prefix_length, cut_above=cut_above)
+        if low is not None:
+            added["minValues"][column] = low
+        if high is not None:
+            added["maxValues"][column] = high
     for kind, of_texts in added.items():
         together = {**told.pop(kind, {}), **of_texts}
         told[kind] = {column: together[column] for column in columns if column in together}
     tight = {"tightBounds": told.pop("tightBounds")} if "tightBounds" in told else {}
-    return _json({**told, **tight})
+    return to_json({**told, **tight})
 
 
-def _text(utf8: bytes | None) -> str | None:
+def text_bounds(
+    low: bytes | None, high: bytes | None, *, prefix_length: int, cut_above: Callable[[str], str | None]
+) -> tuple[str | None, str | None]:
+    """Delta's bounds of a text column; None for one that isn't known, both for texts that are not UTF-8.
+
+    :param low: the least text as UTF-8, or what it begins with; None if all are NULL.
+    :param high: the greatest, or what comes after it; None if all are NULL.
+    :param prefix_length: see :func:`with_texts`, as for ``cut_above``.
+    """
+    if low is None or high is None:
+        return None, None
     try:
-        return None if utf8 is None else utf8.decode()
+        return low.decode()[:prefix_length], cut_above(high.decode())
     except UnicodeDecodeError:
-        return None
+        return None, None
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """JSON as Delta writes it into its log: compact, with texts as they are."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{_json(each)}" for key, each in value.items()) + "}"
-    return value if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+        return "{" + ",".join(f"{json.dumps(key)}:{to_json(each)}" for key, each in value.items()) + "}"
+    return value if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)

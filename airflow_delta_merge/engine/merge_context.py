@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -108,17 +109,21 @@ class MergeContext(StartedMerge):
     :param candidates: the files that may hold a row which must be looked at.
     :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
         condition itself would not.
-    :param copies_files: whether touched files can lose rows by being copied without these, and are large enough.
     """
 
     source: MaterializedSource
     candidates: FileSet
     row_predicates: Sequence[Column]
-    copies_files: bool = False
+
+    @cached_property
+    def copies_files(self) -> bool:
+        """Whether touched files may be copied natively, for which the search must find the rows' positions."""
+        is_much = self.candidates.num_bytes >= self.settings.copy_files_from_bytes
+        return is_much and self.transaction.reason_against_copies is None
 
     @property
     def needs_positions(self) -> bool:
-        """Whether it must be known where in its file each row is."""
+        """Whether the search must find each row's position in its file."""
         transaction = self.transaction
         return transaction.writes_deletion_vectors or transaction.writes_change_data or self.copies_files
 

@@ -35,7 +35,6 @@ from airflow_delta_merge.engine.insert_only_merge import (
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.old_rows.native import may_be_copied
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
@@ -281,11 +280,7 @@ class MergeIntoCommand:
                 candidates = search.candidates
                 _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
                 yield MergeContext(
-                    **vars(started),
-                    source=source,
-                    candidates=candidates,
-                    row_predicates=search.row_predicates,
-                    copies_files=may_be_copied(started, candidates),
+                    **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
                 )
         finally:
             source.release()

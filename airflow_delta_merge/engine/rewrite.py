@@ -45,8 +45,8 @@ class TouchedFiles:
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
     :param kept: the join that they were found by, if it was kept.
-    :param keeps_rest: whether the rows that no clause takes stay where they are, or are written elsewhere.
-    :param taken_rows: files with those rows alone that clauses take, if there are such.
+    :param keeps_rest: whether Spark writes new versions of rows only: all others stay, or are copied natively.
+    :param taken_rows: files that hold only the rows that clauses take, where the native copy made some.
     """
 
     files: FileSet
@@ -135,7 +135,7 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
 
     With change data the change rows too.
 
-    Rows that no clause takes are among them unless ``touched`` keeps them.
+    Unless ``touched`` keeps the rest, rows that no clause takes are included.
 
     :return: columns of the final schema, then those by which the table tracks its rows.
     """
@@ -184,7 +184,7 @@ def rewritten_and_inserted_rows(merge: MergeContext, touched: TouchedFiles) -> D
 
 
 def deletes_rows_once(merge: MergeContext, touched: TouchedFiles) -> bool:
-    """Whether rows are told apart by their positions, since several source rows delete one that has one change."""
+    """Whether rows are joined by position: several source rows delete one row, which must get a single change row."""
     return touched.has_multiple_matches and merge.transaction.writes_change_data
 
 

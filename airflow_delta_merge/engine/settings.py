@@ -55,8 +55,8 @@ class Settings:
         what it matches is expected to touch them all.
     :param footer_statistics_from_bytes: ``footerStatisticsFromBytes``: where a write takes in so many bytes of text
         columns, if all columns took the same, their statistics are taken from the new files' footers. 0: always.
-    :param copy_files_from_bytes: ``copyFilesFromBytes``: touched files that take so much together lose rows by being
-        copied without these, natively, where that can be done. 0: always.
+    :param copy_files_from_bytes: ``copyFilesFromBytes``: minimum total size of the touched files for which they are
+        copied natively without the rows that clauses take, where possible. 0: always.
     """
 
     use_checksum: bool = True

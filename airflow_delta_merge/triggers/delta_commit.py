@@ -128,11 +128,18 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 kept = await store.aget(self._key)
                 return kept if isinstance(kept, int) else None
             except ValueError as error:
-                self.log.warning("What was told of %s is not kept over restarts: %s", self.table.path, error)
+                self.log.warning(
+                    "Could not save which commits of %s were reported, so a restart may repeat them: %s",
+                    self.table.path,
+                    error,
+                )
                 self.asset_state_store = store = None
             except Exception as error:  # beginning anew would lose what was committed meanwhile
                 self.log.warning(
-                    "Asking again in %s s what was told of %s: %s", self.poke_interval, self.table.path, error
+                    "Reading the last announced version of %s failed, trying again in %s s: %s",
+                    self.table.path,
+                    self.poke_interval,
+                    error,
                 )
                 await asyncio.sleep(self.poke_interval)
         return None

@@ -323,8 +323,8 @@ WRITES = [
     Fault(
         name="bound-of-long-texts-cut-below-them",
         file=f"{ENGINE}/footer_statistics.py",
-        before="above = cut_above(high)",
-        after="above = high[:prefix_length]",
+        before="cut_above(high.decode())",
+        after="high.decode()[:prefix_length]",
         shows="Queries for a long text skip the file that holds it.",
         tests=("differential/test_footer_statistics.py::test_the_same_statistics",),
         words=("longer than the prefix",),

@@ -7,7 +7,7 @@ Spark 4.2's sources; what differs in other versions is in :mod:`~airflow_delta_m
 
 from __future__ import annotations
 
-from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere, add_of_copy
 from airflow_delta_merge.engine.delta_jvm.errors import (
     COMMIT,
     Progress,
@@ -60,6 +60,8 @@ __all__ = [
     "ResolvedMerge",
     "TrackingColumn",
     "WrittenFiles",
+    "add_elsewhere",
+    "add_of_copy",
     "analysed_plan",
     "columns_from",
     "columns_of",

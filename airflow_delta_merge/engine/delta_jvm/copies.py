@@ -1,4 +1,4 @@
-"""What a transaction asks of copies of its table's data files, and the actions that make them part of the table."""
+"""Whether and how a table's data files can be copied natively, and the actions that add the copies."""
 
 from __future__ import annotations
 
@@ -12,46 +12,38 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-from airflow_delta_merge.engine.old_rows.arrow_statistics import StatisticsPlan
-from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS
-
-_PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
-    "delta.dataSkippingStringPrefixLength",
-    "spark.databricks.io.skipping.stringPrefixLength",
+from airflow_delta_merge.engine.delta_jvm.table_metadata import (
+    has_collation,
+    metadata_of,
+    physical_name_of,
+    prefix_length_of,
 )
+from airflow_delta_merge.engine.old_rows.arrow_statistics import StatisticsPlan
+from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, CopiedFile
+
 _CODEC_OF_TABLE, _CODEC_OF_SESSION = "delta.parquet.compression.codec", "spark.sql.parquet.compression.codec"
 _COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
     "delta.autoOptimize.autoCompact",
     "spark.databricks.delta.autoCompact.enabled",
 )
-#: Types, as Spark's schemas name them, that Arrow writes as it reads them.
+#: Types, as Spark's schemas name them, that Arrow writes exactly as it reads them.
 _TYPES = frozenset(
-    [
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "boolean",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "string",
-    ]
+    {"byte", "short", "integer", "long", "float", "double", "boolean", "binary"}
+    | {"date", "timestamp", "timestamp_ntz", "string"}
 )
-#: Properties of tables whose files are more than Parquet with Delta's statistics.
+#: Properties of tables whose files need more than Parquet with Delta's statistics.
 _OTHER_WRITERS = (
     "delta.enableIcebergCompatV1",
     "delta.enableIcebergCompatV2",
     "delta.enableIcebergCompatV3",
     "delta.enableTypeWidening",
 )
-#: Settings of Hadoop by which Parquet's writer does what Arrow is not told of.
+#: Hadoop settings that make Parquet's writer do what a copy by Arrow would not.
 _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
-#: Where there are change files, Delta writes their columns into data files, too.
+#: With a change data feed Delta writes these columns into data files, too.
 _OF_CHANGE_DATA = ("_change_type", "__is_cdc")
+#: Row tracking's entries in an add action; Delta assigns new ones to a new file.
+_NUMBERS_OF_ROWS = ("baseRowId", "defaultRowCommitVersion")
 #: The first that can write small decimals as integers.
 _LEAST_ARROW = 18
 
@@ -62,9 +54,9 @@ class CopyTerms:
 
     :param folder: where the table lies.
     :param codec: one of :data:`~airflow_delta_merge.engine.old_rows.parquet_copy.CODECS`.
-    :param columns: physical names of the columns that are in each file.
-    :param may_have: those of further ones, whose values the log has, or which are NULL in files of the table.
-    :param statistics: what is told of their rows.
+    :param columns: physical names of the columns that each file must have.
+    :param may_have: physical names of columns that a file may have as well: partition columns and change data's.
+    :param statistics: which statistics each copy gets.
     """
 
     folder: Path
@@ -74,16 +66,16 @@ class CopyTerms:
     statistics: StatisticsPlan
 
     def path_of(self, add: dict[str, Any]) -> Path | None:
-        """Where a file is; None if it isn't below the table's folder, or has marked rows."""
+        """The file's path; None if it is outside the table's folder or has a deletion vector."""
         path = add["path"]
         if "deletionVector" in add or path.startswith("/") or ":" in path.split("/")[0]:
             return None
         return self.folder / unquote(path)
 
     def path_of_copy(self, path: str, number: int) -> str:
-        """Where a file's copy goes: beside it, as both are of one partition.
+        """The path of a file's copy: in the same folder, since both belong to one partition.
 
-        :param path: the file's, as the log has it.
+        :param path: the file's path in the log.
         :param number: the copy's, from 0.
         """
         folder, slash, _ = path.rpartition("/")
@@ -102,7 +94,7 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
     metadata = metadata_of(transaction)
     if not gateway.session.sparkContext().isLocal():
-        yield "the executors are other processes"
+        yield "Spark runs on other processes than the driver"
     if not _has_arrow():
         yield f"Python has no pyarrow of version {_LEAST_ARROW} or later"
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
@@ -116,55 +108,80 @@ def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
 def _reasons_of_table(metadata: dict[str, Any]) -> Iterator[str]:
     configuration = metadata["configuration"]
     if configuration.get("delta.columnMapping.mode") == "id":
-        yield "columns are known by ids"
+        yield "column mapping is by id"
     if any(configuration.get(name, "false").lower() == "true" for name in _OTHER_WRITERS):
-        yield "the table's properties ask for files that Spark alone writes"
+        yield "the table's properties require files that only Spark writes"
     if configuration.get("delta.universalFormat.enabledFormats"):
-        yield "the table is one of Iceberg or Hudi, too"
+        yield "Iceberg or Hudi clients read the table, too"
     if not all(map(_is_copied, json.loads(metadata["schemaString"])["fields"])):
-        yield "it has columns of types that Arrow may write otherwise"
+        yield "it has columns of types that Arrow may write differently"
 
 
 def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration: dict[str, str]) -> Iterator[str]:
     if _asks_for_compaction(gateway, configuration):
-        yield "Delta compacts the files after the merge, for which there should be few"
+        yield "auto compaction is on, and copies make more files"
     if (codec := _codec(gateway, configuration)) not in CODECS:
         yield f"Arrow does not write {codec}"
-    if not gateway.flag("spark.databricks.delta.stats.collect") or _prefix_length(gateway, configuration) <= 0:
+    if not gateway.flag("spark.databricks.delta.stats.collect") or prefix_length_of(gateway, configuration) <= 0:
         yield "statistics are not collected"
     hadoop = transaction.deltaLog().newDeltaHadoopConf()
     if any(hadoop.get(name) is not None for name in _OTHER_FILES):
-        yield "Parquet's writer is told to encrypt or to filter"
+        yield "Parquet encryption or Bloom filters are configured"
 
 
 def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
-    """How copies are made of a table's files, against which :func:`reason_against_copies` knows nothing."""
+    """How to copy the files of a table for which :func:`reason_against_copies` is None."""
     metadata = metadata_of(transaction)
-    configuration, prefix_length = metadata["configuration"], _prefix_length(gateway, metadata["configuration"])
+    configuration, prefix_length = metadata["configuration"], prefix_length_of(gateway, metadata["configuration"])
     cut = gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg
+
+    def cut_above(text: str) -> str | None:
+        # Java counts at most twice as many characters, and a call for each column of each file adds up.
+        return text if len(text) * 2 <= prefix_length else cut(prefix_length, text)
+
     plan = StatisticsPlan.of(
         json.loads(transaction.snapshot().statsSchema().json()),
         prefix_length=prefix_length,
-        cut_above=lambda text: cut(prefix_length, text),
+        cut_above=cut_above,
     )
     fields = json.loads(metadata["schemaString"])["fields"]
-    names = {each["metadata"].get("delta.columnMapping.physicalName", each["name"]): each["name"] for each in fields}
+    names = {physical_name_of(each): each["name"] for each in fields}
     columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
     may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
     folder = Path(str(transaction.deltaLog().dataPath().toUri().getPath()))
     return CopyTerms(folder, _codec(gateway, configuration), columns, may_have, plan)
 
 
-def metadata_of(transaction: JavaObject) -> dict[str, Any]:
-    """The table's metadata as the log has it."""
-    metadata: dict[str, Any] = json.loads(transaction.metadata().json())["metaData"]
-    return metadata
+def add_of_copy(add: dict[str, Any], path: str, copy: CopiedFile) -> dict[str, Any]:
+    """The action that adds a copy.
+
+    :param add: the action of the file that it is a copy of.
+    :param path: the copy's path for the log.
+    """
+    return {
+        **{name: value for name, value in add.items() if name not in _NUMBERS_OF_ROWS},
+        "path": path,
+        "size": copy.num_bytes,
+        "modificationTime": copy.modified_ms,
+        "dataChange": True,
+        "stats": copy.statistics,
+    }
 
 
-def temporary_folder(gateway: Gateway) -> str:
-    """A folder of Spark's own for what is read again soon, which goes with the session at the latest."""
-    utils = gateway.java_class("org.apache.spark.util.Utils")
-    return str(utils.getLocalDir(gateway.session.sparkContext().conf()))
+def add_elsewhere(add: dict[str, Any], path: Path) -> dict[str, Any]:
+    """An action for a file that is not part of the table but has rows of one that is.
+
+    :param add: the action of that file, whose partition is the same.
+    :param path: where the file is on this machine.
+    """
+    about = path.stat()
+    return {
+        "path": path.as_uri(),
+        "partitionValues": add["partitionValues"],
+        "size": about.st_size,
+        "modificationTime": round(about.st_mtime * 1000),
+        "dataChange": False,
+    }
 
 
 def _asks_for_compaction(gateway: Gateway, configuration: dict[str, str]) -> bool:
@@ -184,12 +201,8 @@ def _codec(gateway: Gateway, configuration: dict[str, str]) -> str:
     return (configuration.get(_CODEC_OF_TABLE) or gateway.conf(_CODEC_OF_SESSION)).lower()
 
 
-def _prefix_length(gateway: Gateway, configuration: dict[str, str]) -> int:
-    return int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
-
-
 def _is_copied(field: dict[str, Any]) -> bool:
-    if "__COLLATIONS" in field["metadata"] or "delta.typeChanges" in field["metadata"]:
+    if has_collation(field) or "delta.typeChanges" in field["metadata"]:
         return False
     return _is_copied_type(field["type"])
 

@@ -202,6 +202,12 @@ class Gateway:
         """Cores that run tasks, as Spark counts them when a merge first asks."""
         return int(self.spark.sparkContext.defaultParallelism)
 
+    @property
+    def temporary_folder(self) -> str:
+        """A folder of Spark's for temporary files, deleted when the session ends."""
+        utils = self.java_class("org.apache.spark.util.Utils")
+        return str(utils.getLocalDir(self.session.sparkContext().conf()))
+
     @contextmanager
     def planning_once(self) -> Iterator[None]:
         """Let DataFrames that begin inside be planned once, before they run, and shuffle into few parts.

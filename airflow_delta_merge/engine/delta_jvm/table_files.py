@@ -76,6 +76,10 @@ class TableFiles:
             num_rows=int(rows.get()) if rows.isDefined() else None,
         )
 
+    def of_adds(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
+        """JVM sequence of ``AddFile`` for add actions as the log has them."""
+        return files_of(self._gateway, map(json.dumps, adds))
+
     @raises_merge_errors
     def filter(self, predicates: Iterable[Column]) -> FileSet:
         """The files that may hold rows of the target for which all predicates are true; they count as read.

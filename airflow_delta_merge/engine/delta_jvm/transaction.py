@@ -7,8 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,30 +24,18 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
     session_user_metadata,
     user_metadata_backwards,
 )
-from airflow_delta_merge.engine.delta_jvm.copies import (
-    CopyTerms,
-    reason_against_copies,
-    temporary_folder,
-    terms_of_copies,
-)
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, reason_against_copies, terms_of_copies
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
-from airflow_delta_merge.engine.delta_jvm.state_files import files_of
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
-if TYPE_CHECKING:
-    from airflow_delta_merge.engine.old_rows.parquet_copy import CopiedFile
-
 _log = logging.getLogger(__name__)
-
-#: What the action that adds a file says of this very file: numbers of its rows that Delta gives anew.
-_OF_THE_OLD_FILE = ("baseRowId", "defaultRowCommitVersion")
 
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
@@ -227,7 +214,7 @@ class MergeTransaction:
 
     @cached_property
     def reason_against_copies(self) -> str | None:
-        """Why files that lose rows must be written anew by Spark; None if Arrow can copy them without these."""
+        """Why only Spark can rewrite files that lose rows; None if Arrow can copy them."""
         if self.writes_deletion_vectors:
             return "rows are marked by deletion vectors"
         if self.target.tracks_rows:
@@ -243,53 +230,14 @@ class MergeTransaction:
         """How files are copied."""
         return terms_of_copies(self._gateway, self._transaction)
 
-    @property
-    def temporary_folder(self) -> str:
-        """A folder for what is read again soon."""
-        return temporary_folder(self._gateway)
+    def add_copies(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
+        """Register copies of the table's files as written; JVM sequence of the actions that add them.
 
-    def add_copies(self, copies: Iterable[tuple[dict[str, Any], str, CopiedFile, float]]) -> JavaObject:
-        """Take copies of files for written; JVM sequence of the actions that add them.
-
-        :param copies: of each the action of the file that it is a copy of, its own path as the log shall have it, what
-            it is, and when it was written (seconds since 1970).
+        :param adds: their add actions, as the log has them.
         """
-        adds = [
-            {
-                **{name: value for name, value in add.items() if name not in _OF_THE_OLD_FILE},
-                "path": path,
-                "size": copy.num_bytes,
-                "modificationTime": round(written * 1000),
-                "dataChange": True,
-                "stats": copy.statistics,
-            }
-            for add, path, copy, written in copies
-        ]
-        actions = self._adds(adds)
+        actions = self.files.of_adds(adds)
         self._written.append(actions)
         return actions
-
-    def files_elsewhere(self, files: Iterable[tuple[dict[str, Any], str]]) -> FileSet:
-        """Files that are no part of the table, but have rows of it.
-
-        :param files: of each the action of a file of the same partition, and its own path on this machine.
-        """
-        adds = []
-        for add, path in files:
-            about = Path(path).stat()
-            adds.append(
-                {
-                    "path": Path(path).as_uri(),
-                    "partitionValues": add["partitionValues"],
-                    "size": about.st_size,
-                    "modificationTime": round(about.st_mtime * 1000),
-                    "dataChange": False,
-                }
-            )
-        return self.files.file_set(self._adds(adds))
-
-    def _adds(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
-        return files_of(self._gateway, map(json.dumps, adds))
 
     def merge_by_builtin(self, attempt: int) -> tuple[FileSet, JavaObject, JavaObject]:
         """Let Delta's own merge find and write the changes; see :mod:`~airflow_delta_merge.engine.delta_jvm.builtin`.

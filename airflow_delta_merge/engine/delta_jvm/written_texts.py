@@ -14,8 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta_merge.engine.delta_jvm.copies import metadata_of
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, java_items, scala_list
+from airflow_delta_merge.engine.delta_jvm.table_metadata import (
+    has_collation,
+    metadata_of,
+    physical_name_of,
+    prefix_length_of,
+)
 from airflow_delta_merge.engine.footer_statistics import TextsOfFile, of_all, with_texts
 from airflow_delta_merge.identifiers import quote_multipart
 
@@ -30,10 +35,6 @@ _FOOTERS_AT_ONCE = 100
 _FOOTER_THREADS = 16
 
 _STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
-_PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
-    "delta.dataSkippingStringPrefixLength",
-    "spark.databricks.io.skipping.stringPrefixLength",
-)
 _CUT_IN_FOOTER = "parquet.statistics.truncate.length"
 #: Settings of Parquet's writer by which a footer tells other bounds, or none.
 _OTHER_FOOTERS = (_CUT_IN_FOOTER, "parquet.column.statistics.enabled")
@@ -68,7 +69,7 @@ class WrittenTexts:
         hadoop = transaction.deltaLog().newDeltaHadoopConf()
         if any(name in configuration or hadoop.get(name) is not None for name in _OTHER_FOOTERS):
             return None
-        prefix_length = int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
+        prefix_length = prefix_length_of(gateway, configuration)
         if not 0 < prefix_length <= _LONGEST_PREFIX:
             return None
         fields = json.loads(transaction.snapshot().statCollectionLogicalSchema().json())["fields"]
@@ -76,9 +77,9 @@ class WrittenTexts:
         others = [quote_multipart(path) for field in fields if field not in texts for path in _leaves(field)]
         if not texts or '"type": "variant"' in json.dumps(fields):
             return None
-        columns = tuple(_physical_name(field) for field in fields)
+        columns = tuple(physical_name_of(field) for field in fields)
         share = len(texts) / int(transaction.metadata().schema().size())
-        return cls(columns, tuple(_physical_name(field) for field in texts), tuple(others), prefix_length, share)
+        return cls(columns, tuple(physical_name_of(field) for field in texts), tuple(others), prefix_length, share)
 
     @contextmanager
     def left_out(self, gateway: Gateway, transaction: JavaObject) -> Iterator[None]:
@@ -167,7 +168,7 @@ def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, An
 
 def _is_text(field: dict[str, Any]) -> bool:
     """Whether a field of a schema holds texts of the binary collation; others say so in their metadata."""
-    return field["type"] == "string" and "__COLLATIONS" not in field["metadata"]
+    return field["type"] == "string" and not has_collation(field)
 
 
 def _leaves(field: dict[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -178,7 +179,3 @@ def _leaves(field: dict[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tu
             yield from _leaves(each, path)
     else:
         yield path
-
-
-def _physical_name(field: dict[str, Any]) -> str:
-    return str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))

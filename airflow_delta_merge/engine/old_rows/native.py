@@ -1,7 +1,7 @@
-"""Taking rows out of files by copying each without them, natively: by Arrow, on the driver's own threads.
+"""Takes rows out of files by copying each file without them: by Arrow, on the driver's own threads.
 
-The same pass puts the rows that are taken into files of their own, where their new versions need old values, so that
-Spark doesn't read the touched files again.
+Where new versions of rows need old values, the same pass writes the taken rows to temporary files. Spark then reads
+these, and not the touched files again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import add_elsewhere, add_of_copy
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
     CopiedFile,
     FileToCopy,
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.engine.delta_jvm import CopyTerms, FileSet, JavaObject
-    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
-    from airflow_delta_merge.engine.rewrite import TouchedFiles
+    from airflow_delta_merge.engine.merge_context import MergeContext
 
 _log = logging.getLogger(__name__)
 
@@ -46,28 +46,20 @@ class Copies:
     """Copies of touched files without the rows that clauses take.
 
     :param actions: JVM sequence of the actions that add them.
-    :param added: the copies.
-    :param taken_rows: files, of this merge alone, with the rows that were taken; None if nobody needs them.
+    :param taken_rows: temporary files with the rows that were taken; None if nobody needs them.
     """
 
     actions: JavaObject
-    added: FileSet
     taken_rows: FileSet | None
 
 
-def may_be_copied(merge: StartedMerge, candidates: FileSet) -> bool:
-    """Whether touched files may turn out to be copied, so that the search must tell where in them rows are."""
-    is_much = candidates.num_bytes >= merge.settings.copy_files_from_bytes
-    return bool(merge.target_clauses) and is_much and merge.transaction.reason_against_copies is None
+def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> bool:
+    """Whether to copy the touched files natively.
 
-
-def is_worth_copying(merge: MergeContext, touched: TouchedFiles) -> bool:
-    """Whether to copy the touched files natively."""
-    return (
-        merge.copies_files
-        and sum(touched.rows_of_clause) <= _MOST_TAKEN_ROWS
-        and touched.files.num_bytes >= merge.settings.copy_files_from_bytes
-    )
+    :param num_taken: how many of their rows clauses take.
+    """
+    is_much = files.num_bytes >= merge.settings.copy_files_from_bytes
+    return merge.copies_files and is_much and num_taken <= _MOST_TAKEN_ROWS
 
 
 @contextmanager
@@ -79,7 +71,7 @@ def copies_without(
     :param files: the touched files.
     :param matches: columns ``path`` (the file's, as Spark encodes it), ``row_index`` (long) and ``clause``, its number;
         a row may appear more than once.
-    :param keep_taken_rows: whether the rows that are taken are wanted; their files go with the end of this context.
+    :param keep_taken_rows: whether to keep the taken rows in temporary files, deleted when this context ends.
     """
     terms = merge.transaction.copy_terms
     adds = {terms.path_of(add): add for add in merge.gateway.as_json(files.files)}
@@ -88,7 +80,7 @@ def copies_without(
         _log.info("Files are rewritten by Spark: %s", reason)
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="taken-rows-", dir=merge.transaction.temporary_folder))
+    folder = Path(tempfile.mkdtemp(prefix="taken-rows-", dir=merge.gateway.temporary_folder))
     try:
         jobs = _jobs(terms, adds, _taken_positions(matches), folder if keep_taken_rows else None)
         yield _copied(merge, terms, jobs)
@@ -98,10 +90,11 @@ def copies_without(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is done with one file.
+    """One file to copy.
 
-    :param add: the action of the file.
-    :param path: the copy's, as the log shall have it.
+    :param add: the file's add action.
+    :param path: the copy's path for the log.
+    :param file: what to copy, and where to.
     """
 
     add: dict[str, Any]
@@ -115,7 +108,7 @@ def _reason_not_to_copy(terms: CopyTerms, paths: Iterable[Path | None]) -> str |
             return "a file has marked rows, or isn't in the table's folder"
         try:
             reason = reason_not_to_copy(str(path), terms.columns, terms.may_have)
-        except Exception as error:  # what Arrow can't read Spark may
+        except Exception as error:  # Spark may read what Arrow can't
             reason = f"Arrow cannot read it ({error})"
         if reason is not None:
             return f"{path.name}: {reason}"
@@ -139,28 +132,24 @@ def _jobs(
 
 
 def _copied(merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> Copies | None:
-    transaction = merge.transaction
     try:
         copied = _copy_all([job.file for job in jobs], terms, merge.gateway.default_parallelism)
     except Exception as error:
-        # Spark may read what Arrow can't, and tells errors of the disk in its own words.
+        # Spark may read what Arrow can't, and reports a full disk in terms that users know.
         _log.info("Files are rewritten by Spark, as Arrow could not copy them: %s", error)
         for job in jobs:
             Path(job.file.copy).unlink(missing_ok=True)
         return None
-    actions = transaction.add_copies(
-        (job.add, job.path, copy, Path(job.file.copy).stat().st_mtime)
-        for job, copy in zip(jobs, copied, strict=True)
-        if copy.num_rows
+    files = merge.transaction.files
+    actions = merge.transaction.add_copies(
+        add_of_copy(job.add, job.path, copy) for job, copy in zip(jobs, copied, strict=True) if copy.num_rows
     )
-    taken_rows = [(job.add, job.file.taken_rows) for job in jobs if job.file.taken_rows]
-    return Copies(
-        actions, transaction.files.file_set(actions), transaction.files_elsewhere(taken_rows) if taken_rows else None
-    )
+    elsewhere = [add_elsewhere(job.add, Path(job.file.taken_rows)) for job in jobs if job.file.taken_rows]
+    return Copies(actions, files.file_set(files.of_adds(elsewhere)) if elsewhere else None)
 
 
 def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
-    """The positions of the rows that clauses take, each once and in rising order, by file."""
+    """The positions of the rows that clauses take, distinct and ascending, by file."""
     import pyarrow.compute as pc
 
     rows = matches.filter(F.col("clause") > 0).groupBy("path").agg(F.collect_list("row_index").alias("rows")).toArrow()
@@ -172,7 +161,7 @@ def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
 
 
 def _copy_all(files: Sequence[FileToCopy], terms: CopyTerms, cores: int) -> list[CopiedFile]:
-    """Copy the files, as many at a time as there are cores; one alone is decoded by all of them."""
+    """Copy as many files at a time as there are cores; a single file is decoded by all cores."""
     executor = ThreadPoolExecutor(min(cores, len(files)), thread_name_prefix="copy-files")
     try:
         copy = partial(copy_file, codec=terms.codec, plan=terms.statistics, use_threads=len(files) < cores)

@@ -1,12 +1,13 @@
 """Copies Parquet files without some of their rows, by Arrow: rows that stay are not sent through Spark.
 
-A copy has the old file's schema, field ids, order of rows, row groups and key-value metadata. What Arrow would write
-otherwise than it was is found out before (:func:`reason_not_to_copy`) or after, by comparing both footers.
+A copy keeps the old file's schema, field ids, row order, row groups and key-value metadata. :func:`reason_not_to_copy`
+rules out files that Arrow would write differently; after writing, both footers are compared.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Of a row group so many bytes are decoded at a time, as Parquet counts them.
+#: Most bytes of a row group to decode at a time, as Parquet counts them.
 _MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
-#: Slices between the rows that go cost nothing as long as they are long.
+#: Least average length of the slices between removed rows for which slicing beats filtering.
 _ROWS_OF_A_SLICE = 64
 
-#: Codecs of Parquet as Spark's setting names them: Arrow's name, the level that Java's writer has, and how the file
-#: is named.
+#: Parquet's codecs by their name in Spark's setting: Arrow's name, the level of Java's writer, the file's extension.
 CODECS: dict[str, tuple[str, int | None, str]] = {
     "none": ("none", None, ""),
     "uncompressed": ("none", None, ""),
@@ -32,28 +32,27 @@ CODECS: dict[str, tuple[str, int | None, str]] = {
     "gzip": ("gzip", 6, ".gz"),
     "zstd": ("zstd", 3, ".zstd"),
 }
-#: Keys by which Spark says that old dates are of another calendar, or times of another zone: bounds would differ.
+#: Spark's keys for dates of the old calendar and times before time zones were uniform: their bounds would differ.
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-
 
 _INT96 = re.compile(r"(\s*\w+ )int96( field_id=.*);")
 _INT64 = r"\1int64\2 (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds));"
-#: Whether a footer has a type in the old form, too: both mean the same.
+#: Set when a footer also has the old form of a type, which means the same.
 _OLD_FORMS = re.compile(r", is_from_converted_type=\w+, force_set_converted_type=\w+")
 
 
 class CannotCopyError(Exception):
-    """Arrow would not write this file as it is."""
+    """Arrow would write this file differently."""
 
 
 @dataclass(frozen=True)
 class FileToCopy:
-    """A file of which rows are taken out.
+    """A file to copy without some of its rows.
 
     :param path: where it is.
-    :param copy: where the rows that stay go.
-    :param taken: positions of the rows that go, each once, in rising order.
-    :param taken_rows: where these rows go; None if nobody needs them.
+    :param copy: where to write the rows that stay.
+    :param taken: positions of the rows to leave out, distinct and ascending.
+    :param taken_rows: where to write these rows; None if nobody needs them.
     """
 
     path: str
@@ -66,21 +65,23 @@ class FileToCopy:
 class CopiedFile:
     """A copy.
 
-    :param num_rows: rows that it has; 0 if there is none, as all were taken.
+    :param num_rows: its rows; 0 if all were taken and there is no copy.
     :param num_bytes: its size.
+    :param modified_ms: when it was written, in milliseconds since 1970.
     :param statistics: Delta's, as JSON.
     """
 
     num_rows: int
     num_bytes: int
+    modified_ms: int
     statistics: str
 
 
 def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[str]) -> str | None:
-    """Why a file can't be copied as it is, by its footer; None if nothing speaks against it.
+    """Why a file can't be copied unchanged, judging by its footer; None if it can.
 
     :param columns: the physical names of the columns that it must have, in this order.
-    :param may_have: those of further ones that it may have.
+    :param may_have: physical names of further columns that it may have.
     """
     import pyarrow.parquet as pq
 
@@ -100,12 +101,12 @@ def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads
 
     :param codec: the name of a codec in :data:`CODECS`.
     :param use_threads: whether its columns are decoded beside each other.
-    :raises CannotCopyError: when the copy's footer does not tell what the old one does.
+    :raises CannotCopyError: when the copy's footer differs from the old one.
     """
     import pyarrow.parquet as pq
 
     statistics = GatheredStatistics(plan)
-    # Memory that is mapped isn't counted as the process's own, and is read as it is needed.
+    # Mapped memory is read on demand and doesn't count as the process's own.
     with pq.ParquetFile(file.path, memory_map=True, coerce_int96_timestamp_unit="us") as old:
         stay = _Output(file.copy, old, codec)
         taken = _Output(file.taken_rows, old, "snappy") if file.taken_rows else None
@@ -123,13 +124,14 @@ def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads
             if taken:
                 taken.close()
         if not statistics.num_rows:
-            return CopiedFile(0, 0, "")
+            return CopiedFile(0, 0, 0, "")
         _check(file, old, statistics.num_rows)
-    return CopiedFile(statistics.num_rows, Path(file.copy).stat().st_size, statistics.to_json())
+    about = Path(file.copy).stat()
+    return CopiedFile(statistics.num_rows, about.st_size, round(about.st_mtime * 1000), statistics.to_json())
 
 
 class _Output:
-    """A new file that is like another one; it appears with the first rows that are written."""
+    """A new file with the schema and keys of another one, created when rows are first written."""
 
     def __init__(self, path: str, like: pq.ParquetFile, codec: str) -> None:
         self._path = path
@@ -152,8 +154,6 @@ class _Output:
                 version="2.6",
                 store_schema=False,
                 store_decimal_as_integer=_has_decimals_as_integers(self._like),
-                coerce_timestamps=None,
-                use_compliant_nested_type=True,
             )
         self._writer.write_table(rows.cast(self._schema), row_group_size=rows.num_rows)
 
@@ -192,38 +192,24 @@ def _parts(file: pq.ParquetFile, *, use_threads: bool) -> Iterator[tuple[int, pa
 
 
 def _taken_of(taken: pa.Int64Array, start: int, count: int) -> pa.Int64Array:
-    """Those of the positions within a part, counted from its first row."""
+    """The positions within one part, counted from its first row."""
     import pyarrow.compute as pc
 
-    first, end = _rank(taken, start), _rank(taken, start + count)
+    first, end = (bisect_left(taken, each, key=lambda position: position.as_py()) for each in (start, start + count))
     return pc.subtract(taken.slice(first, end - first), start)
 
 
-def _rank(taken: pa.Int64Array, position: int) -> int:
-    """How many of the positions come before one."""
-    low, high = 0, len(taken)
-    while low < high:
-        middle = (low + high) // 2
-        if taken[middle].as_py() < position:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def _without(rows: pa.Table, taken: pa.Int64Array) -> pa.Table:
-    """The rows but those at the positions."""
+    """All rows except those at the given positions."""
     import pyarrow as pa
 
-    if not len(taken):
-        return rows
-    if len(taken) * _ROWS_OF_A_SLICE <= rows.num_rows:
-        starts = [0, *(position + 1 for position in taken.to_pylist())]
-        ends = [*taken.to_pylist(), rows.num_rows]
+    positions = taken.to_pylist()
+    if len(positions) * _ROWS_OF_A_SLICE <= rows.num_rows:
+        starts, ends = [0, *(position + 1 for position in positions)], [*positions, rows.num_rows]
         slices = [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True) if end > start]
         return pa.concat_tables(slices)
     stays = bytearray(b"\x01") * rows.num_rows
-    for position in taken.to_pylist():
+    for position in positions:
         stays[position] = 0
     mask = pa.Array.from_buffers(pa.uint8(), rows.num_rows, [None, pa.py_buffer(stays)]).cast(pa.bool_())
     return rows.filter(mask)
@@ -237,18 +223,18 @@ def _check(file: FileToCopy, old: pq.ParquetFile, num_rows: int) -> None:
     expected = old.metadata.num_rows - len(file.taken)
     if new.num_rows != expected or num_rows != expected:
         raise CannotCopyError(f"The copy of {file.path} has {new.num_rows} rows in place of {expected}.")
-    if _told(new) != _told(old.metadata):
+    if _comparable_schema(new) != _comparable_schema(old.metadata):
         raise CannotCopyError(f"The copy of {file.path} has another schema.")
 
 
-def _told(metadata: pq.FileMetaData) -> list[str]:
-    """A footer's schema, field by field; moments of 96 bits as those of 64 that stand for them in a copy."""
+def _comparable_schema(metadata: pq.FileMetaData) -> list[str]:
+    """A footer's schema, field by field, with INT96 timestamps as the INT64 ones that replace them in a copy."""
     lines = str(metadata.schema).splitlines()[2:]  # without the class and the root, whose names differ
     return [_INT96.sub(_INT64, _OLD_FORMS.sub("", each)) for each in lines]
 
 
 def _written_schema(file: pq.ParquetFile) -> pa.Schema:
-    """The schema by which a copy is written: moments of 96 bits are of UTC, as Spark means them."""
+    """The schema of a copy: INT96 timestamps are UTC, as Spark means them."""
     import pyarrow as pa
 
     columns = iter(file.metadata.schema.column(number) for number in range(len(file.metadata.schema)))
@@ -257,7 +243,7 @@ def _written_schema(file: pq.ParquetFile) -> pa.Schema:
 
 
 def _written_type(type_: pa.DataType, columns: Iterator[Any]) -> pa.DataType:
-    """A type with the zone of its moments; ``columns`` are the file's that come next, taken as they are met."""
+    """A type with UTC in its INT96 timestamps. Consumes the file's ``columns`` that belong to it."""
     import pyarrow as pa
 
     if pa.types.is_struct(type_):
