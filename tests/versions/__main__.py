@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".cache" / "versions"
 RESULTS = HOME / "results"
 ENGINES = {"delta_merge": "this engine", "builtin": '`engine="builtin"`'}
-DOCUMENTS = (ROOT / "docs" / "compatibility.md", ROOT / "README.md")
+DOCUMENT = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- versions: made by make test-versions -->", "<!-- versions: end -->"
 #: What the core needs beside PySpark, in the versions of the environment that runs this.
 PACKAGES = ("pytest", "pyarrow", "pyroaring")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, help="one engine; what is kept of the other stays")
     parser.add_argument("--word", default="", help="only checks whose name has it; nothing is kept of such a run")
     parser.add_argument("--resume", action="store_true", help="go on where an earlier run was interrupted")
-    parser.add_argument("--write", action="store_true", help="write the matrix into the README and the docs")
+    parser.add_argument("--write", action="store_true", help="write the matrix into docs/compatibility.md")
     parser.add_argument("--matrix", action="store_true", help="run nothing, only tell what ran before")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
@@ -57,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = matrix(lambda combination, engine: kept_of(result_of(combination, engine)))
     print(table)
     if options.write:
-        for document in DOCUMENTS:
-            document.write_text(with_matrix(document.read_text("utf-8"), table), "utf-8")
+        DOCUMENT.write_text(with_matrix(DOCUMENT.read_text("utf-8"), table), "utf-8")
     return int(failed)
 
 
