@@ -1,7 +1,7 @@
 """Ours, Delta's built-in MERGE, delta-rs and the physical floor on the same tables; exit code 1 when a case failed.
 
 With ``--iceberg`` Iceberg's MERGE, too. With ``--drawn`` ours and the built-in MERGE in cases drawn by chance. With
-``--against`` these two and the engine of another commit.
+``--against`` these two and the engine of another commit, with ``--conf`` these two and ours with other settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import cold, iceberg, report, saved, session
 from bench.case import Case
 from bench.cases import CASES, QUICK, choose
-from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours
+from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours, OursWith
 from bench.data import Templates
 from bench.drawn import drawn_cases
 from bench.event_log import profile, read_stages
@@ -104,7 +104,8 @@ def _contestants(options: argparse.Namespace, work: Path) -> list[Contestant]:
     contestants: list[Contestant] = [Ours(), BuiltIn()]
     if options.against:
         contestants.append(OfOtherCommit(options.against, work))
-    elif not options.drawn:
+    contestants += (OursWith(*pair) for pair in options.conf)
+    if not (options.against or options.conf or options.drawn):
         contestants += [DeltaRs(), Floor(work / "floor")]
     if options.iceberg:
         contestants += map(iceberg.Iceberg, iceberg.MODES)
@@ -164,6 +165,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--against", metavar="REVISION", help="the engine of another commit as well: what a change gains or costs"
     )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="ours with this setting as well (may be repeated): what a shortcut gains or costs",
+    )
     parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
     parser.add_argument(
         "--with",
@@ -181,14 +190,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--iceberg goes with neither --cold nor --with")
     if options.drawn and (options.cold or options.scaling or options.iceberg):
         parser.error("--drawn goes with none of --cold, --scaling and --iceberg")
-    if options.against and (options.cold or options.iceberg or options.docs):
-        parser.error("--against goes with none of --cold, --iceberg and --docs")
+    if (options.against or options.conf) and (options.cold or options.iceberg or options.docs):
+        parser.error("--against and --conf go with none of --cold, --iceberg and --docs")
     if not options.only and not options.drawn:
         options.only = _by_default(options)
     options.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
     options.rounds = options.rounds or (1 if options.quick else ROUNDS)
     options.home = options.home.absolute()
     return options
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """A setting as ``NAME=VALUE``, as spark-submit takes it."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _by_default(options: argparse.Namespace) -> list[str]:

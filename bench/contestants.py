@@ -88,6 +88,27 @@ class Ours(Contestant):
         return Facts(values, result.durations_ms, f"{result.executor}: {result.executor_reason}")
 
 
+class OursWith(Ours):
+    """Merges as :class:`Ours` does, with one of the session's settings changed: what a shortcut gains or costs.
+
+    :param setting: its name.
+    :param value: what it is set to for each merge.
+    """
+
+    def __init__(self, setting: str, value: str) -> None:
+        self.name = f"{setting}={value}"
+        self._setting, self._value = setting, value
+
+    def merge(self, run: Run) -> Facts:
+        conf = run.spark.conf
+        before = conf.get(self._setting, None)
+        conf.set(self._setting, self._value)
+        try:
+            return super().merge(run)
+        finally:
+            conf.unset(self._setting) if before is None else conf.set(self._setting, before)
+
+
 class BuiltIn(Contestant):
     name = "built-in"
 

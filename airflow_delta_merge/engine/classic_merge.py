@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.old_rows.native import Copies
 
 
 class ClassicMergeExecutor:
@@ -147,20 +146,28 @@ class ClassicMergeExecutor:
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             with merge.recorded(self._write_step):
                 added = self._write_rows(touched) if self._deletion_vectors else self._write_or_copy(touched)
+                self._set_added(touched, added)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
                     return merge.gateway.concat(added, self._mark_rows(touched))
             return merge.gateway.concat(added, self._removed(touched.files))
 
     def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
-        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole."""
+        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole.
+
+        Spark writes while files are copied, unless it reads the old values of taken rows, which the copies' pass keeps.
+        """
         merge = self._merge
         if touched.keeps_rest:
             keep = self._reads_taken_rows(touched)
             with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
-                if copies is not None:
-                    written = self._write_rows(replace(touched, taken_rows=copies.taken_rows), copies)
-                    return merge.gateway.concat(written, copies.actions)
+                taken_rows = copies.taken_rows() if copies is not None and keep else None
+                if copies is not None and (taken_rows is not None or not keep):
+                    written = self._write_rows(replace(touched, taken_rows=taken_rows))
+                    copied = copies.actions()
+                    if copied is not None:
+                        return merge.gateway.concat(written, copied)
+                    merge.transaction.discard(written)
         return self._write_rows(replace(touched, keeps_rest=False))
 
     def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
@@ -234,13 +241,13 @@ class ClassicMergeExecutor:
         updates = bool(merge.clauses_that("update"))
         return not touched.keeps_rest or updates or merge.transaction.writes_change_data
 
-    def _write_rows(self, touched: TouchedFiles, copies: Copies | None = None) -> JavaObject:
-        """Write new versions of rows and what is inserted; sets the metrics of what is added, ``copies`` included."""
+    def _write_rows(self, touched: TouchedFiles) -> JavaObject:
+        """Write new versions of rows and what is inserted; give the actions that add them."""
         merge = self._merge
         if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
-            return self._added(touched, self._write_from_source(touched), copies)
+            return self._write_from_source(touched)
         if can_insert_from_the_rewrite(merge, touched):
-            return self._added(touched, self._write_with_inserts(touched))
+            return self._write_with_inserts(touched)
         rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
         if self.writes_new_versions(touched):
@@ -249,19 +256,13 @@ class ClassicMergeExecutor:
         if merge.insert_clauses:
             inserted = self._inserted(touched, tracking)
         is_nothing = rows is None and inserted is None
-        written = merge.gateway.seq([]) if is_nothing else self._write(touched, rows, inserted)
-        return self._added(touched, written, copies)
+        return merge.gateway.seq([]) if is_nothing else self._write(touched, rows, inserted)
 
-    def _added(self, touched: TouchedFiles, actions: JavaObject, copies: Copies | None = None) -> JavaObject:
-        """Set the metrics of added files, copies included; return the actions."""
-        merge = self._merge
-        written = merge.transaction.written_files(actions)
-        if copies is not None:
-            together = merge.gateway.concat(written.added.files, copies.actions)
-            written = replace(written, added=merge.transaction.files.file_set(together))
+    def _set_added(self, touched: TouchedFiles, actions: JavaObject) -> None:
+        """Set the metrics of added files, of copies, too."""
+        written = self._merge.transaction.written_files(actions)
         self._set_written(written)
-        merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
-        return actions
+        self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
 
     def _set_written(self, written: WrittenFiles) -> None:
         set_adding_metrics(self._merge, written.added)

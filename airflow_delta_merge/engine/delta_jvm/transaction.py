@@ -257,6 +257,8 @@ class MergeTransaction:
 
         :param written: what :meth:`write_files` gave, or :meth:`merge_by_builtin` as written.
         """
+        if written.isEmpty():
+            return
         self._written.remove(written)
         delete_files(self._gateway, self._transaction, written)
 

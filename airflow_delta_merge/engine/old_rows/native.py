@@ -41,16 +41,59 @@ _log = logging.getLogger(__name__)
 _MOST_TAKEN_ROWS = 50_000_000
 
 
-@dataclass(frozen=True)
 class Copies:
-    """Copies of touched files without the rows that clauses take.
+    """Copies of touched files without the rows that clauses take, being made by threads of their own.
 
-    :param actions: JVM sequence of the actions that add them.
-    :param taken_rows: temporary files with the rows that were taken; None if nobody needs them.
+    :param merge: the merge.
+    :param terms: how copies are made.
+    :param jobs: the files to copy.
     """
 
-    actions: JavaObject
-    taken_rows: FileSet | None
+    def __init__(self, merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> None:
+        self._merge = merge
+        self._jobs = jobs
+        cores = merge.gateway.default_parallelism
+        # A single file is decoded by all cores.
+        copy = partial(copy_file, codec=terms.codec, plan=terms.statistics, use_threads=len(jobs) < cores)
+        self._executor = ThreadPoolExecutor(min(cores, len(jobs)), thread_name_prefix="copy-files")
+        self._copies = [self._executor.submit(copy, job.file) for job in jobs]
+
+    def taken_rows(self) -> FileSet | None:
+        """Temporary files with the rows that were taken, once all are copied; None if copying failed."""
+        if self._wait() is None:
+            return None
+        files = self._merge.transaction.files
+        return files.file_set(
+            files.of_adds([add_elsewhere(job.add, Path(str(job.file.taken_rows))) for job in self._jobs])
+        )
+
+    def actions(self) -> JavaObject | None:
+        """The actions that add the copies, once all are made: a JVM sequence; None if copying failed."""
+        copied = self._wait()
+        if copied is None:
+            return None
+        return self._merge.transaction.add_copies(
+            add_of_copy(job.add, job.path, copy) for job, copy in zip(self._jobs, copied, strict=True) if copy.num_rows
+        )
+
+    def _wait(self) -> list[CopiedFile] | None:
+        try:
+            return [copy.result() for copy in self._copies]
+        except Exception as error:
+            # Spark may read what Arrow can't, and reports a full disk in terms that users know.
+            _log.info("Files are rewritten by Spark, as Arrow could not copy them: %s", error)
+            self.discard()
+            return None
+
+    def discard(self) -> None:
+        """End what is being copied and delete all copies."""
+        self.close()
+        for job in self._jobs:
+            Path(job.file.copy).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the threads, once each has copied the file that it is at."""
+        self._executor.shutdown(cancel_futures=True)
 
 
 def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> bool:
@@ -66,7 +109,9 @@ def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> boo
 def copies_without(
     merge: MergeContext, files: FileSet, matches: DataFrame, *, keep_taken_rows: bool
 ) -> Iterator[Copies | None]:
-    """Copy files without the rows that clauses take; None if they can't be copied as they are.
+    """Begin to copy files without the rows that clauses take; None if they can't be copied as they are.
+
+    If the merge fails within this context, no copy is left.
 
     :param files: the touched files.
     :param matches: columns ``path`` (the file's, as Spark encodes it), ``row_index`` (long) and ``clause``, its number;
@@ -76,14 +121,23 @@ def copies_without(
     terms = merge.transaction.copy_terms
     adds = {terms.path_of(add): add for add in merge.gateway.as_json(files.files)}
     reason = _reason_not_to_copy(terms, adds)
+    taken = {} if reason else _taken_positions(matches)
+    if not reason and taken.keys() != adds.keys():
+        reason = "Spark names the files' paths in another way than the table's log"
     if reason is not None:
         _log.info("Files are rewritten by Spark: %s", reason)
         yield None
         return
     folder = Path(tempfile.mkdtemp(prefix="taken-rows-", dir=merge.gateway.temporary_folder))
     try:
-        jobs = _jobs(terms, adds, _taken_positions(matches), folder if keep_taken_rows else None)
-        yield _copied(merge, terms, jobs)
+        copies = Copies(merge, terms, _jobs(terms, adds, taken, folder if keep_taken_rows else None))
+        try:
+            yield copies
+        except BaseException:
+            copies.discard()
+            raise
+        finally:
+            copies.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -131,23 +185,6 @@ def _jobs(
     return jobs
 
 
-def _copied(merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> Copies | None:
-    try:
-        copied = _copy_all([job.file for job in jobs], terms, merge.gateway.default_parallelism)
-    except Exception as error:
-        # Spark may read what Arrow can't, and reports a full disk in terms that users know.
-        _log.info("Files are rewritten by Spark, as Arrow could not copy them: %s", error)
-        for job in jobs:
-            Path(job.file.copy).unlink(missing_ok=True)
-        return None
-    files = merge.transaction.files
-    actions = merge.transaction.add_copies(
-        add_of_copy(job.add, job.path, copy) for job, copy in zip(jobs, copied, strict=True) if copy.num_rows
-    )
-    elsewhere = [add_elsewhere(job.add, Path(job.file.taken_rows)) for job in jobs if job.file.taken_rows]
-    return Copies(actions, files.file_set(files.of_adds(elsewhere)) if elsewhere else None)
-
-
 def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
     """The positions of the rows that clauses take, distinct and ascending, by file."""
     import pyarrow.compute as pc
@@ -158,13 +195,3 @@ def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
         distinct = pc.unique(positions.values)
         found[Path(unquote(urlsplit(path.as_py()).path))] = distinct.take(pc.sort_indices(distinct))
     return found
-
-
-def _copy_all(files: Sequence[FileToCopy], terms: CopyTerms, cores: int) -> list[CopiedFile]:
-    """Copy as many files at a time as there are cores; a single file is decoded by all cores."""
-    executor = ThreadPoolExecutor(min(cores, len(files)), thread_name_prefix="copy-files")
-    try:
-        copy = partial(copy_file, codec=terms.codec, plan=terms.statistics, use_threads=len(files) < cores)
-        return list(executor.map(copy, files))
-    finally:
-        executor.shutdown(cancel_futures=True)
