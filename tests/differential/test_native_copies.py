@@ -1,0 +1,198 @@
+"""Tables whose touched files were copied natively: other engines read them, and merges that fail leave no copies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.old_rows import native
+from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
+from airflow_delta_merge.jars import delta_jars
+from tests.differential.both_engines import merged_as_by_the_builtin
+from tests.differential.meanwhile import Meanwhile
+from tests.differential.session_settings import session_settings
+from tests.session import SESSION_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COPIED = "which are copied without these rows"
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+COLUMNS = (
+    "id",
+    "IF(id % 5 = 0, NULL, concat('name é ', id)) AS name",
+    "CAST(id / 7 AS DECIMAL(9, 3)) AS price",
+    "CAST(id / 7 AS DECIMAL(30, 3)) AS total",
+    "CASE id % 4 WHEN 0 THEN CAST('NaN' AS DOUBLE) WHEN 1 THEN -0.0D ELSE id / 3 END AS weight",
+    "timestamp_seconds(1700000000 + id) AS at",
+    "CAST(timestamp_seconds(id) AS TIMESTAMP_NTZ) AS local_time",
+    "DATE_ADD(DATE'2024-01-01', CAST(id AS INT)) AS day",
+    "CAST(CAST(id AS STRING) AS BINARY) AS raw",
+    "id % 3 = 0 AS flag",
+    "array(id, NULL, id + 1) AS list",
+    "named_struct('a', id, 'b', array(named_struct('c', concat('x', id)))) AS nested",
+    "map(concat('k', id), id) AS pairs",
+)
+
+
+COPIED_WHATEVER_THE_SIZE = {
+    "spark.deltaMerge.copyFilesFromBytes": "0",
+    "spark.deltaMerge.smallMergeBytes": "0",
+    "spark.deltaMerge.shortcuts.enabled": "false",
+}
+
+
+@pytest.fixture(autouse=True)
+def copied_whatever_the_size(spark: SparkSession) -> Iterator[None]:
+    with session_settings(spark, COPIED_WHATEVER_THE_SIZE):
+        yield
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Path:
+    """Two files of 50 rows."""
+    path = tmp_path / "t"
+    spark.range(0, 100, 1, 2).selectExpr(*COLUMNS).write.format("delta").save(str(path))
+    return path
+
+
+def data_files(table: Path) -> set[str]:
+    return {str(file.relative_to(table)) for file in table.rglob("*.parquet") if "_delta_log" not in file.parts}
+
+
+def upsert(table: Path | str) -> str:
+    new = ", ".join(COLUMNS).replace("concat('name é ', id)", "'new'")
+    source = f"SELECT {new} FROM VALUES (7L), (60L), (150L) AS s(id)"
+    target = table if isinstance(table, str) else f"delta.`{table}`"
+    return f"MERGE INTO {target} t USING ({source}) s ON t.id = s.id {UPSERT}"
+
+
+@pytest.mark.parametrize("reader", ["delta-rs", "DuckDB"])
+def test_other_engines_read_the_same_rows(spark: SparkSession, table: Path, reader: str) -> None:
+    assert COPIED in merge_sql(spark, upsert(table)).executor_reason
+    # No engine has Spark's maps and times zones alike, so these are compared as texts and numbers.
+    plain = ("id", "name", "CAST(price AS STRING)", "CAST(total AS STRING)", "weight", "day", "flag", "nested.b[0].c")
+    expected = [tuple(row) for row in spark.read.format("delta").load(str(table)).selectExpr(*plain).collect()]
+    delta_table = DeltaTable(str(table))
+    if reader == "delta-rs":
+        found = [_plain(row) for row in delta_table.to_pyarrow_table().to_pylist()]
+    else:
+        # Its extension for Delta can't be had offline, so it gets the files' names from delta-rs.
+        query = "SELECT * FROM read_parquet(?)"
+        rows = duckdb.execute(query, [delta_table.file_uris()]).fetch_arrow_table().to_pylist()
+        found = [_plain(row) for row in rows]
+    assert len(found) == 101
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
+    texts = (None if row[name] is None else str(row[name]) for name in ("price", "total"))
+    return (row["id"], row["name"], *texts, row["weight"], row["day"], row["flag"], row["nested"]["b"][0]["c"])
+
+
+def test_files_by_delta_rs_are_copied(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    rows = pa.table({"id": list(range(40)), "v": [f"old {number}" for number in range(40)]})
+    path = tmp_path / "by_delta_rs"
+    write_deltalake(str(path), rows.slice(0, 20))
+    write_deltalake(str(path), rows.slice(20), mode="append")
+    merge = (
+        "MERGE INTO {t} t USING (SELECT id, 'new' AS v FROM VALUES (3L), (30L), (99L) AS s(id)) s ON t.id = s.id "
+        f"{UPSERT}"
+    )
+    assert COPIED in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+
+
+def test_a_merge_that_fails_leaves_no_copy(spark: SparkSession, table: Path) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (name IS NULL OR name <> 'new')")
+    before = data_files(table)
+    with pytest.raises(MergeExecutionError, match="named"):
+        merge_sql(spark, upsert(table))
+    # What Spark had written of new rows stays for VACUUM, as after a failed built-in MERGE.
+    assert {file for file in data_files(table) - before if ".c000." in file} == set()
+
+
+def test_a_merge_in_conflict_deletes_its_copies(spark: SparkSession, table: Path) -> None:
+    with Meanwhile(spark, table, [f"UPDATE delta.`{table}` SET name = 'other' WHERE id = 7"]) as meanwhile:
+        merge = (
+            f"MERGE INTO delta.`{table}` t USING {meanwhile.pausing('(SELECT 7L AS id)')} s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET name = 'new'"
+        )
+        with pytest.raises(MergeConflictError, match=r"files that this attempt wrote .* are deleted"):
+            merge_sql(spark, merge, max_commit_attempts=1)
+    live = {Path(uri).name for uri in DeltaTable(str(table), version=0).file_uris()}
+    live |= {Path(uri).name for uri in DeltaTable(str(table)).file_uris()}
+    assert data_files(table) == live
+
+
+def test_spark_rewrites_what_arrow_fails_to_copy(
+    spark: SparkSession, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(file: Any, **_: Any) -> None:
+        Path(file.copy).write_bytes(b"half of it")
+        raise OSError("as if the disk were full")
+
+    monkeypatch.setattr(native, "copy_file", fails)
+    before = data_files(table)
+    result = merged_as_by_the_builtin(spark, table, tmp_path, upsert("{t}"))
+    left = data_files(tmp_path / "ours")
+    live = {Path(uri).name for uri in DeltaTable(str(tmp_path / "ours")).file_uris()}
+    assert left == before | live, "neither half copies nor what Spark wrote beside them is left"
+    assert (result.num_updated_rows, result.num_inserted_rows) == (2, 1)
+
+
+_KILLED = """
+    import os, signal
+    from pyspark.sql import SparkSession
+    from airflow_delta_merge.engine import merge_sql
+    from airflow_delta_merge.engine.old_rows import native
+
+    def dies(file, **named):
+        original(file, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    original, native.copy_file = native.copy_file, dies
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in {settings!r}.items():
+        builder = builder.config(name, value)
+    merge_sql(builder.getOrCreate(), {merge!r})
+"""
+
+
+def test_a_merge_that_is_killed_while_copying_leaves_orphans_only(
+    spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    before = data_files(table)
+    rows = sorted(map(repr, spark.read.format("delta").load(str(table)).collect()))
+    settings = {
+        **SESSION_SETTINGS,
+        **COPIED_WHATEVER_THE_SIZE,
+        "spark.jars": ",".join(delta_jars()),
+        "spark.local.dir": str(tmp_path / "local"),
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    script = tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(_KILLED).format(settings=settings, merge=upsert(table)))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.run([sys.executable, str(script)], env=environment, timeout=300, check=False)
+    assert process.returncode == -signal.SIGKILL
+    orphans = data_files(table) - before
+    assert orphans, "it was killed after a copy was written"
+    delta_table = DeltaTable(str(table))
+    assert delta_table.version() == 0
+    assert sorted(map(repr, spark.read.format("delta").load(str(table)).collect())) == rows
+    delta_table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    assert data_files(table) == before
