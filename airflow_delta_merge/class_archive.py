@@ -46,7 +46,7 @@ _MERGES = (
     WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE""",
 )
 _SOURCE = "SELECT id, DATE'2026-01-01' + CAST(id % 2 AS INT) AS day, CAST(id AS STRING) AS name FROM range(5, 15)"
-_SETTINGS = ("spark.deltaMerge.joinOnceBytes", "spark.deltaMerge.pruneFromBytes")
+_SETTINGS = ("spark.deltaMerge.smallMergeBytes",)
 
 log = logging.getLogger(__name__)
 

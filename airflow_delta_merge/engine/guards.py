@@ -13,13 +13,15 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
+from airflow_delta_merge.engine.inserts import inserted_rows
 from airflow_delta_merge.engine.settings import PRUNE_BY_SOURCE
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.delta_jvm import Gateway, MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, MergeTransaction
+    from airflow_delta_merge.engine.merge_context import MergeContext
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -63,6 +65,21 @@ class FoundChanges:
     inserted_rows: Callable[[], int]
     files: int
     num_bytes: int
+
+
+def check_changes(merge: MergeContext, unmatched: Callable[[], DataFrame], touched: FileSet | None = None) -> None:
+    """Look at what a merge would do, before it writes; see :func:`check_guards`.
+
+    :param unmatched: gives the source rows without a match.
+    :param touched: the touched files.
+    """
+
+    def inserted() -> int:
+        return inserted_rows(merge, unmatched()).count() if merge.insert_clauses else 0
+
+    files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
+    changes = FoundChanges(inserted, files, num_bytes)
+    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.guards, changes)
 
 
 def check_guards(

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import recorded_operation
 
 if TYPE_CHECKING:
+    from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.engine.delta_jvm import (
         FileSet,
         Gateway,
@@ -60,6 +61,8 @@ class StartedMerge:
     :param metrics: where counts and durations go.
     :param settings: what the session says of the engine's shortcuts.
     :param update_only_changed: whether rows that an update would leave as they are stay untouched.
+    :param guards: bounds on what the merge does.
+    :param source_attempt: how often the source had to be read, this time included.
     """
 
     gateway: Gateway
@@ -70,6 +73,8 @@ class StartedMerge:
     metrics: MergeMetrics
     settings: Settings
     update_only_changed: bool
+    guards: MergeGuards
+    source_attempt: int
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:
         return [clause for clause in self.statement.clauses if clause.kind in kinds]
@@ -90,6 +95,12 @@ class StartedMerge:
     @property
     def insert_clauses(self) -> list[ResolvedClause]:
         return self.clauses_of("not matched")
+
+    @property
+    def only_inserts(self) -> bool:
+        """Whether there are insert clauses alone, and the session lets several matches of a source row pass."""
+        only = bool(self.insert_clauses) and not self.target_clauses
+        return only and self.gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
 
     def recorded(self, step: MergeStep) -> AbstractContextManager[None]:
         """Record what is done inside as a step of the merge, by Delta's name for it, among Delta's usage events."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeEngine, MergeGuards
-from airflow_delta_merge.engine import read_once
-from airflow_delta_merge.engine.builtin_merge import BuiltInMergeExecutor
-from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.delta_jvm import (
     COMMIT,
     Gateway,
-    JavaObject,
     MergeTransaction,
     ResolvedMerge,
     raises_merge_errors,
@@ -25,30 +20,21 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
     without_call_sites,
 )
-from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
-from airflow_delta_merge.engine.insert_only_merge import (
-    InsertOnlyMergeExecutor,
-    inserted_rows,
-    inserts_only,
-    write_inserts,
-)
+from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
 from airflow_delta_merge.engine.source_expectations import SourceCheck
+from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
+from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from airflow_delta_merge.engine.delta_jvm import FileSet
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
-    from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.merge_plan import MergePlan
     from airflow_delta_merge.result import MergeResult
 
@@ -173,20 +159,19 @@ class MergeIntoCommand:
                 )
                 return
             transaction.prepare()
+            started = self._started(transaction)
             if self._engine is MergeEngine.BUILTIN:
+                self._report.executor = builtin.EXECUTOR
+                self._report.materialization = str(self._statement.materialization[1])
                 with self._described("find and write changes"):
-                    self._commit(transaction, self._execute_builtin(transaction))
-            elif self._reads_once(started := self._started(transaction)):
-                with started.recorded("materializeSource"):
-                    pass  # as Delta does for a source that it finds need not be kept
-                with self._described("find and write changes"):
-                    actions = read_once.write_unmatched_rows(started)
-                self._commit(transaction, actions)
+                    outcome = builtin.merge_by_builtin(started)
+                self._commit(transaction, outcome)
+            elif fits := fitting(facts := facts_before(started)):
+                self._commit(transaction, self._carried_out(fits, started, facts))
             else:
                 with self._context(started, self._guards, started.recorded("materializeSource")) as context:
-                    with self._described("find and write changes"):
-                        actions = self._execute(context)
-                    self._commit(transaction, actions)
+                    facts = facts_after(facts, context)
+                    self._commit(transaction, self._carried_out(fitting(facts), context, facts))
             with _unharmed("record Delta's merge statistics"):
                 transaction.record_statistics(
                     self._report.version, self._statement.materialization[1], self._source_attempt
@@ -199,12 +184,39 @@ class MergeIntoCommand:
         with self._transaction() as transaction:
             transaction.prepare()
             started = self._started(transaction)
-            if self._reads_once(started):
-                with self._described("plan"):
-                    return self._plan_read_once(started, explain=explain)
+            facts = facts_before(started)
+            if fits := fitting(facts):
+                return self._previewed(fits, started, facts, explain=explain)
             # Guards stop a merge, not the count of what it would do.
-            with self._context(started, NO_GUARDS, nullcontext()) as context, self._described("plan"):
-                return self._plan(context, explain=explain)
+            with self._context(started, NO_GUARDS, nullcontext()) as context:
+                facts = facts_after(facts, context)
+                return self._previewed(fitting(facts), context, facts, explain=explain)
+
+    def _carried_out(self, fits: Sequence[tuple[Strategy, str]], merge: StartedMerge, facts: Facts) -> Outcome:
+        """What the first of the strategies that holds has written."""
+        with self._described("find and write changes"):
+            for strategy, reason in fits:
+                self._about(strategy, reason, facts)
+                outcome = strategy.run(merge, facts, reason)
+                if outcome is not None:
+                    return outcome
+        raise AssertionError("The last strategy always holds.")
+
+    def _previewed(
+        self, fits: Sequence[tuple[Strategy, str]], merge: StartedMerge, facts: Facts, *, explain: bool
+    ) -> MergePlan:
+        strategy, reason = fits[0]
+        self._about(strategy, reason, facts)
+        with self._described("plan"):
+            preview = strategy.preview(merge, facts, reason, explain=explain)
+        self._report.reason, self._report.num_touched_files = preview.reason, preview.num_touched_files
+        return self._report.plan(preview.touched_bytes, preview.spark_plans)
+
+    def _about(self, strategy: Strategy, reason: str, facts: Facts) -> None:
+        self._report.executor = strategy.executor
+        if not facts.source_is_read:
+            _log.info("The source is not kept: %s", reason)
+            self._report.storage_level, self._report.materialization = "", READ_ONCE
 
     @cached_property
     def _settings(self) -> Settings:
@@ -217,7 +229,7 @@ class MergeIntoCommand:
             self._gateway,
             self._statement,
             use_checksum=settings.use_checksum,
-            list_files_up_to=settings.list_files_up_to,
+            list_files=settings.shortcuts,
         )
         try:
             self._report.version_read = transaction.version_read
@@ -235,6 +247,8 @@ class MergeIntoCommand:
             metrics=self._metrics,
             settings=self._settings.of_table(transaction.table_property),
             update_only_changed=self._update_only_changed,
+            guards=self._guards,
+            source_attempt=self._source_attempt,
         )
 
     @contextmanager
@@ -273,132 +287,30 @@ class MergeIntoCommand:
                 with metrics.phase("source"), self._described("check the source"):
                     check.check_rows(source)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
-            with self._planning(source, transaction):
-                source = replace(source, frame=self._gateway.planned_anew(source.frame))
-                with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-                    search = choose_files(self._statement, transaction, keys, source, settings)
-                candidates = search.candidates
-                _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
-                yield MergeContext(
-                    **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
-                )
+            with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
+                search = choose_files(self._statement, transaction, keys, source, settings)
+            candidates = search.candidates
+            _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
+            yield MergeContext(
+                **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
+            )
         finally:
             source.release()
 
-    def _planning(self, source: MaterializedSource, transaction: MergeTransaction) -> AbstractContextManager[None]:
-        """How the merge's plans are made: once where no more is to be learnt of their sizes while they run.
-
-        Rows of a partitioned table are shuffled to be written, into as many parts as adapts to them.
-        """
-        if self._settings.plan_once and source.is_small and not transaction.partition_columns:
-            return self._gateway.planning_once()
-        return nullcontext()
-
-    def _commit(self, transaction: MergeTransaction, actions: JavaObject) -> None:
+    def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
+        self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files
         _log.info("Ready to commit: %s", self._report.told_counts())
         self._gateway.progress.step = COMMIT
         with self._metrics.phase("commit"):
             self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())
             if self._once is None:
-                self._report.version = transaction.commit(actions)
+                self._report.version = transaction.commit(outcome.actions)
                 return
             record = self._once.record(self._report.result(), transaction.session_user_metadata)
-            self._report.version = transaction.commit(actions, application=self._once.application, user_metadata=record)
+            self._report.version = transaction.commit(
+                outcome.actions, application=self._once.application, user_metadata=record
+            )
 
     def _described(self, step: str) -> AbstractContextManager[None]:
         self._gateway.progress.step = step
         return self._gateway.describing_jobs(f"MERGE operation - {step}")
-
-    def _execute(self, context: MergeContext) -> JavaObject:
-        """Run the executor that fits; give the file actions to commit."""
-        if inserts_only(context):
-            inserts = InsertOnlyMergeExecutor(context)
-            unmatched = inserts.find_unmatched()
-            self._check_guards(context, lambda: unmatched)
-            self._report.executor, self._report.reason = type(inserts).__name__, inserts.reason
-            timed = context.metrics.phase("rewrite", "rewriteTimeMs")
-            with timed, context.recorded("writeInsertsOnlyWhenNoMatchedClauses"):
-                return write_inserts(context, unmatched)
-        classic = ClassicMergeExecutor(context)
-        self._report.executor = type(classic).__name__
-        if not self._guards.fail_if and (done := classic.write_at_once()) is not None:
-            actions, self._report.num_touched_files = done
-            self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
-            return actions
-        with context.recorded("findTouchedFiles"):
-            touched = classic.find_touched_files()
-        try:
-            self._report.num_touched_files, self._report.reason = touched.files.count, classic.told(touched)
-            classic.count_rows(touched)
-            _log.info("%s pairs match; %s", touched.num_pairs, self._report.reason)
-            self._check_guards(context, lambda: classic.unmatched_rows(touched), touched.files)
-            return classic.write_all_changes(touched)
-        finally:
-            touched.release()
-
-    def _check_guards(
-        self, context: MergeContext, unmatched: Callable[[], DataFrame], touched: FileSet | None = None
-    ) -> None:
-        def inserted() -> int:
-            return inserted_rows(context, unmatched()).count() if context.insert_clauses else 0
-
-        files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
-        changes = FoundChanges(inserted, files, num_bytes)
-        check_guards(self._gateway, context.transaction, context.metrics.values, self._guards, changes)
-
-    def _reads_once(self, started: StartedMerge) -> bool:
-        """Whether the merge writes the source as it is read, and says so."""
-        reason = None if self._guards != NO_GUARDS else read_once.reason_to_read_once(started)
-        if reason is None:
-            return False
-        self._report.executor, self._report.reason = InsertOnlyMergeExecutor.__name__, reason
-        self._report.storage_level, self._report.materialization = "", READ_ONCE
-        _log.info("The source is not kept: %s", reason)
-        return True
-
-    def _execute_builtin(self, transaction: MergeTransaction) -> JavaObject:
-        executor = BuiltInMergeExecutor(self._gateway, transaction, self._metrics)
-        self._report.executor, self._report.reason = type(executor).__name__, executor.reason
-        self._report.materialization = str(self._statement.materialization[1])
-        actions, touched = executor.execute(self._guards, attempt=self._source_attempt)
-        self._report.num_touched_files = touched.count
-        return actions
-
-    def _plan(self, context: MergeContext, *, explain: bool) -> MergePlan:
-        if inserts_only(context):
-            inserts = InsertOnlyMergeExecutor(context)
-            rows = {"inserted rows": self._counted_inserts(context, inserts.find_unmatched())}
-            self._report.executor, self._report.reason = type(inserts).__name__, inserts.reason
-            return self._merge_plan(0, rows if explain else {})
-        classic = ClassicMergeExecutor(context)
-        touched = classic.find_touched_files()
-        try:
-            self._report.num_touched_files, rows = touched.files.count, {"matches": touched.matches}
-            classic.count_rows(touched)
-            if self._report.num_touched_files and classic.writes_new_versions(touched):
-                rows["rewritten rows"] = classic.new_versions(touched)[0]
-            if context.insert_clauses:
-                rows["inserted rows"] = self._counted_inserts(context, classic.unmatched_rows(touched))
-            self._report.executor, self._report.reason = type(classic).__name__, classic.told(touched)
-            touches_all = self._report.num_touched_files == context.candidates.count
-            if touches_all and not self._guards.fail_if and is_likely_to_touch_all(context):
-                self._report.reason = classic.told_of_one_pass(self._report.num_touched_files)
-            return self._merge_plan(touched.files.num_bytes, rows if explain else {})
-        finally:
-            touched.release()
-
-    def _plan_read_once(self, started: StartedMerge, *, explain: bool) -> MergePlan:
-        rows = {"inserted rows": self._counted_inserts(started, read_once.unmatched_rows(started))}
-        read_once.set_source_metrics(started)
-        return self._merge_plan(0, rows if explain else {})
-
-    def _counted_inserts(self, merge: StartedMerge, unmatched: DataFrame) -> DataFrame:
-        """What the insert clauses make of source rows without a match; sets the metric of how many that are."""
-        rows = inserted_rows(merge, unmatched)
-        merge.metrics.set(numTargetRowsInserted=rows.count())
-        return rows
-
-    def _merge_plan(self, touched_bytes: int, explained: dict[str, DataFrame]) -> MergePlan:
-        return self._report.plan(
-            touched_bytes, {name: self._gateway.explained(rows) for name, rows in explained.items()}
-        )

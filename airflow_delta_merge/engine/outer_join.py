@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 
-def follows_from_the_join(merge: MergeContext) -> bool:
-    """Whether the new files need nothing but rows of the join, each once."""
-    transaction = merge.transaction
-    by_other_ways = (
-        transaction.writes_deletion_vectors or transaction.generates_identity or transaction.target.tracks_rows
-    )
-    return not by_other_ways and bool(merge.statement.equalities)
-
-
 def with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:
     """The rows of a join, numbered by the clause that takes a target row and by the one that inserts a source row.
 

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import with_change_rows
 from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
-from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
 from airflow_delta_merge.engine.output import (
     change_type,
     clause_number,
@@ -19,13 +18,12 @@ from airflow_delta_merge.engine.output import (
     inserted_columns,
     updated_columns,
 )
-from airflow_delta_merge.engine.source_rows import source_for
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
-    from airflow_delta_merge.engine.kept_join import KeptJoin
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 
 #: Of a match a source row's number and a clause's are looked up: Spark's hash table takes about so much for them.
 _BYTES_OF_MATCH = 32
@@ -68,7 +66,7 @@ class TouchedFiles:
 
 def updates_need_only_the_source(merge: MergeContext) -> bool:
     """Whether the new version of every updated row follows from its source row, without the old version."""
-    if not merge.settings.update_from_source:
+    if not merge.settings.shortcuts:
         return False
     if merge.transaction.target.tracks_rows or merge.transaction.writes_change_data:
         return False
@@ -156,33 +154,6 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
     return merge.transaction.target.marked_as_tracking(rows, tracking), tracking
 
 
-def can_insert_from_the_rewrite(merge: MergeContext, touched: TouchedFiles) -> bool:
-    """Whether the join by which the files are rewritten tells which source rows match nothing, and spares another one.
-
-    It does if it joins all files that can hold a match. A source that is broadcast can't tell, but joins twice at no
-    great cost.
-    """
-    return (
-        bool(merge.insert_clauses)
-        and touched.paths is None
-        and touched.kept is None
-        and not touched.keeps_rest
-        and not touched.has_multiple_matches
-        and not merge.source.is_small
-        and follows_from_the_join(merge)
-    )
-
-
-def rewritten_and_inserted_rows(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
-    """As :func:`rewritten_rows`, and the rows that insert clauses make of source rows without a match.
-
-    :return: columns of the final schema.
-    """
-    target = merge.transaction.target.frame(touched.files).select("*", F.lit(0).alias(merge.names.file_path))
-    joined = target.join(merge.source.frame, merge.statement.condition, "full")
-    return new_rows(merge, with_clauses(merge, joined))
-
-
 def deletes_rows_once(merge: MergeContext, touched: TouchedFiles) -> bool:
     """Whether rows are joined by position: several source rows delete one row, which must get a single change row."""
     return touched.has_multiple_matches and merge.transaction.writes_change_data
@@ -215,7 +186,7 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     else:
         files = touched.taken_rows or touched.files
         target, tracking = transaction.target.with_row_tracking(transaction.target.frame(files))
-        joined = target.join(source_for(merge, touched.files), merge.statement.condition, how)
+        joined = target.join(merge.source.for_join(), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
 

@@ -18,19 +18,16 @@ if TYPE_CHECKING:
 UPSERT = "MERGE INTO {t} t USING ({s}) s ON {on} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 INSERT = "MERGE INTO {t} t USING ({s}) s ON {on} WHEN NOT MATCHED THEN INSERT *"
 
-_ALWAYS = {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.readOnce.enabled": "false"}
+_ALWAYS = {"spark.deltaMerge.smallMergeBytes": "0"}
 #: The ways by which files and rows are chosen.
 WAYS = {
     "from a list, by clusters": {**_ALWAYS, "spark.deltaMerge.clusterKeysFrom": "1"},
-    "by Delta's job": {**_ALWAYS, "spark.deltaMerge.listFilesUpTo": "0"},
-    "by Delta's job, by clusters, in two phases": {
+    "by Delta's job": {**_ALWAYS, "spark.deltaMerge.shortcuts.enabled": "false"},
+    "by Delta's job, by clusters, filtered": {
         **_ALWAYS,
-        "spark.deltaMerge.listFilesUpTo": "0",
+        "spark.deltaMerge.shortcuts.enabled": "false",
         "spark.deltaMerge.clusterKeysFrom": "1",
-        "spark.deltaMerge.joinOnceBytes": "0",
-        "spark.deltaMerge.onePass.enabled": "false",
         "spark.deltaMerge.keyFilterFromRows": "0",
-        "spark.deltaMerge.narrowSourceFromRows": "0",
     },
 }
 

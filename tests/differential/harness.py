@@ -56,28 +56,17 @@ WRITE_NO_DELETION_VECTORS = {"spark.databricks.delta.merge.deletionVectors.persi
 WAYS = {
     "ours": {
         "spark.deltaMerge.useChecksum.enabled": "false",
-        "spark.deltaMerge.listFilesUpTo": "0",
-        "spark.deltaMerge.pruneFromBytes": "0",
-        "spark.deltaMerge.joinOnceBytes": "0",
+        "spark.deltaMerge.shortcuts.enabled": "false",
+        "spark.deltaMerge.smallMergeBytes": "0",
         "spark.deltaMerge.copyFilesFromBytes": "0",
     },
     "ours_as_small": {},
-    "ours_as_small_in_two_phases": {
-        "spark.deltaMerge.copyFilesFromBytes": "0",
-        "spark.deltaMerge.onePass.enabled": "false",
-        "spark.deltaMerge.firstLoad.enabled": "false",
-        "spark.deltaMerge.readOnce.enabled": "false",
-        "spark.deltaMerge.planOnce.enabled": "false",
-    },
     "ours_as_large": {
         "spark.deltaMerge.useChecksum.enabled": "false",
-        "spark.deltaMerge.pruneFromBytes": "0",
-        "spark.deltaMerge.joinOnceBytes": "0",
+        "spark.deltaMerge.smallMergeBytes": "0",
         "spark.deltaMerge.broadcastBytes": "0",
         "spark.deltaMerge.onePassFromRows": "1",
         "spark.deltaMerge.keyFilterFromRows": "0",
-        "spark.deltaMerge.narrowSourceFromRows": "0",
-        "spark.deltaMerge.footerStatisticsFromBytes": "0",
     },
 }
 CONDITION = re.compile(r"WHEN MATCHED AND (.*?) THEN", re.DOTALL)

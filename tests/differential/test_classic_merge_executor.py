@@ -235,7 +235,7 @@ def test_many_small_files_are_searched_by_few_tasks(spark: SparkSession, tmp_pat
     spark.range(0, 400, 1, 100).write.format("delta").save(str(tmp_path / "t"))
     merge = f"MERGE INTO delta.`{tmp_path / 't'}` t USING (SELECT * FROM range(0, 600, 4)) s ON t.id = s.id {clause}"
     # A task for each file, if nothing else were asked for: Spark takes it for 4 MB.
-    settings = {"spark.sql.files.maxPartitionBytes": "4194304", "spark.deltaMerge.joinOnceBytes": "0"}
+    settings = {"spark.sql.files.maxPartitionBytes": "4194304", "spark.deltaMerge.smallMergeBytes": "0"}
     with session_settings(spark, settings), tasks_of_stages(spark) as tasks:
         result = merge_sql(spark, merge)
     assert (result.num_candidate_files, result.num_deleted_rows, result.num_inserted_rows) in (

@@ -27,7 +27,7 @@ CASES = [
          fails="DELTA_CONCURRENT_APPEND.WITH_PARTITION_HINT", meanwhile="INSERT INTO {t} VALUES (2, 'b')"),
     Case("rows appended with keys that the table had not", UPSERT, table=TABLE, source="VALUES (9, 'I') AS s(id, v)",
          fails="DELTA_CONCURRENT_APPEND.WITHOUT_HINT", meanwhile="INSERT INTO {t} VALUES (9, 'x')",
-         confs={"spark.deltaMerge.pruneFromBytes": "0"}),
+         confs={"spark.deltaMerge.smallMergeBytes": "0"}),
     Case("rows appended with keys that the table had not, inserts only", "WHEN NOT MATCHED THEN INSERT *", table=TABLE,
          source="VALUES (9, 'I') AS s(id, v)", fails="DELTA_CONCURRENT_APPEND.WITHOUT_HINT",
          meanwhile="INSERT INTO {t} VALUES (9, 'x')"),

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 SOURCE = "(SELECT id, id AS value FROM range(2, 12, 1, 1))"
 IN_TWO_PHASES = {
-    "spark.deltaMerge.joinOnceBytes": "0",
-    "spark.deltaMerge.onePass.enabled": "false",
-    "spark.deltaMerge.pruneFromBytes": "0",
+    "spark.deltaMerge.smallMergeBytes": "0",
+    "spark.deltaMerge.shortcuts.enabled": "false",
 }
 WITH_DELETION_VECTORS = "TBLPROPERTIES (delta.enableDeletionVectors = true)"
 

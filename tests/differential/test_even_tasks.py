@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EIGHT_FILES = {"spark.sql.files.maxPartitionBytes": "8500000"}
 # As if to open a file took as long as to read 128 MB: each is a task of its own, more than the search is worth.
 TWENTY_FILES = {"spark.sql.files.openCostInBytes": str(128 * 1024 * 1024)}
-IN_TWO_PHASES = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.onePass.enabled": "false"}
+IN_TWO_PHASES = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.shortcuts.enabled": "false"}
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 DELETE = "WHEN MATCHED THEN DELETE"
 SOURCE = "SELECT CAST(id * 5 AS INT) AS id, concat('p', id % 2) AS p, CAST(id AS INT) AS v FROM range(20)"

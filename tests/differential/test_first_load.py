@@ -18,10 +18,11 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
-from airflow_delta_merge.engine.insert_only_merge import append_rows
+from airflow_delta_merge.engine import merge, merge_sql, plan
+from airflow_delta_merge.engine.inserts import append_rows
 from airflow_delta_merge.engine.merge_into import READ_ONCE
-from airflow_delta_merge.engine.read_once import FIRST_LOAD
+from airflow_delta_merge.engine.strategies import stream_inserts
+from airflow_delta_merge.engine.strategies.stream_inserts import FIRST_LOAD
 from tests.differential.cases import PEOPLE_SOURCE, Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
@@ -133,7 +134,7 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
             {},
         ),
         ({}, {"spark.databricks.delta.stats.collect": "false"}),
-        ({}, {"spark.deltaMerge.firstLoad.enabled": "false"}),
+        ({}, {"spark.deltaMerge.shortcuts.enabled": "false"}),
     ],
     ids=[
         "a key is a partition column",
@@ -188,7 +189,7 @@ def test_a_first_load_reads_the_partitions_of_its_condition_only(
             another.submit(lambda: spark.newSession().sql(insert).collect()).result()
         return append_rows(merge, source, input_bytes=input_bytes)
 
-    monkeypatch.setattr(read_once, "append_rows", append_after_another_load)
+    monkeypatch.setattr(stream_inserts, "append_rows", append_after_another_load)
     on = "t.id = s.id AND t.age = 41"
     result = merged(spark, tmp_path / "t", on=on, layout="PARTITIONED BY (age)")
     assert (result.executor_reason, result.version_read, result.version) == (FIRST_LOAD, 0, 2)

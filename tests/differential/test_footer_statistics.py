@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Every way of the harness takes them from the footers, however few rows there are.
-FORCED = {"spark.deltaMerge.footerStatisticsFromBytes": "0"}
+FORCED = {"spark.deltaMerge.smallMergeBytes": "0"}
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 VECTORS = {"delta.enableDeletionVectors": "true"}
 

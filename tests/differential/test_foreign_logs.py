@@ -114,7 +114,7 @@ def test_the_checksum_file_of_a_commit_that_was_taken_back(
         copy = tmp_path / engine
         shutil.copytree(tmp_path / "t", copy)
         statement = UPSERT.replace("{t}", f"delta.`{copy}`")
-        with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0"}):
+        with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
             if engine == "ours":
                 merge_sql(spark, statement)
             else:

@@ -17,7 +17,7 @@ from tests.java_classes import java_classes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-IN_TWO_PHASES = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.onePass.enabled": "false"}
+IN_TWO_PHASES = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.shortcuts.enabled": "false"}
 # What neither engine would broadcast without a hint, however small.
 NO_BROADCAST = {"spark.deltaMerge.broadcastBytes": "0", "spark.sql.autoBroadcastJoinThreshold": "-1"}
 DELETE, UPSERT = "WHEN MATCHED THEN DELETE", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"

@@ -11,7 +11,7 @@ from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
-from tests.differential.harness import WAYS, Harness
+from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
 from tests.differential.tasks_of_stages import tasks_of_stages
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 DELETE = "WHEN MATCHED THEN DELETE"
 AMBIGUOUS = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
-IN_TWO_PHASES = WAYS["ours_as_small_in_two_phases"]
+IN_TWO_PHASES = {"spark.deltaMerge.shortcuts.enabled": "false"}
 #: Of each kind of table the rows' numbers come from elsewhere.
 KINDS = {
     "plain": {},

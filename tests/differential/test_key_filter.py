@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeStatement
-from airflow_delta_merge.engine import insert_only_merge, plan
+from airflow_delta_merge.engine import plan
+from airflow_delta_merge.engine.strategies import insert_only
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The way "ours_as_large" shuffles; here it is forced on where the source is broadcast, too.
-FORCED = {"spark.deltaMerge.keyFilterFromRows": "0", "spark.deltaMerge.joinOnceBytes": "0"}
+FORCED = {"spark.deltaMerge.keyFilterFromRows": "0", "spark.deltaMerge.smallMergeBytes": "0"}
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (v) VALUES (s.v)"
 DELETE = "WHEN MATCHED THEN DELETE"
 USED = "might_contain"
@@ -99,7 +100,7 @@ def test_no_match_is_dropped(case: Case, engines: Harness) -> None:
 
 def _search_plan(spark: SparkSession, path: Path, on: str, settings: dict[str, str]) -> str:
     merge = f"MERGE INTO delta.`{path}` t USING (SELECT id, CAST(id AS DOUBLE) AS d FROM range(5)) s ON {on} {DELETE}"
-    with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0", **settings}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0", **settings}):
         return plan(spark, MergeStatement(sql=merge), explain=True).spark_plans["matches"]
 
 
@@ -131,7 +132,7 @@ def _search_plan(spark: SparkSession, path: Path, on: str, settings: dict[str, s
 def test_the_filter_is_used_where_it_is_worth_it(
     spark: SparkSession, tmp_path: Path, on: str, settings: dict[str, str], used: bool
 ) -> None:
-    rows = spark.range(100).selectExpr("id", "CAST(id AS DOUBLE) AS d", "CAST(id AS STRING) AS name")
+    rows = spark.range(0, 100, 1, 1).selectExpr("id", "CAST(id AS DOUBLE) AS d", "CAST(id AS STRING) AS name")
     rows.write.format("delta").save(str(tmp_path))
     of_a_core = 100 // spark.sparkContext.defaultParallelism
     numbers = {"rows_of_a_core": of_a_core, "a_quarter": of_a_core // 4}
@@ -161,7 +162,7 @@ def test_many_rows_to_insert_are_joined_with_what_the_filter_leaves(
     settings: dict[str, str],
     is_shuffled: bool,
 ) -> None:
-    monkeypatch.setattr(insert_only_merge, "_MANY_ROWS", 20)
+    monkeypatch.setattr(insert_only, "_MANY_ROWS", 20)
     spark.range(100).selectExpr("id", "concat('v', id) AS v").write.format("delta").save(str(tmp_path / "t"))
     source = f"(SELECT id * 8 AS id, concat('v', if(id % 2 = 0, 0, id * 8)) AS v FROM range({rows}))"
     merge = f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id AND t.v = s.v WHEN NOT MATCHED THEN INSERT *"

@@ -207,7 +207,7 @@ def test_repartition_before_write_of_touched_files(
     before = set(path.glob("p=*/*.parquet"))
     assert len(before) == 6
     in_six_tasks = {"spark.sql.files.openCostInBytes": str(128 * 1024 * 1024)}
-    in_two_phases = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.onePass.enabled": "false"}
+    in_two_phases = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.shortcuts.enabled": "false"}
     with session_settings(spark, {REPARTITION: switch, **in_six_tasks, **in_two_phases}):
         source = "(SELECT id * 10 + id DIV 3 AS id FROM range(6)) s"  # 0, 10, 20, 31, 41, 51: one row of each file
         result = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING {source} ON t.id = s.id {deletes}")

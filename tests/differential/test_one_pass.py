@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeGuards, MergeStatement
-from airflow_delta_merge.engine import merge, merge_sql, one_pass, plan
+from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.engine.settings import Settings
+from airflow_delta_merge.engine.strategies import one_pass
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
@@ -74,7 +75,7 @@ def test_a_small_source_is_merged_in_one_pass_from_25_rows_a_file_on(
     spark: SparkSession, table: Path, rows_per_file: int, is_one_pass: bool
 ) -> None:
     of_a_small_one = {
-        "spark.deltaMerge.joinOnceBytes": str(Settings.join_once_bytes),
+        "spark.deltaMerge.smallMergeBytes": str(Settings.small_merge_bytes),
         "spark.deltaMerge.onePassFromRows": str(Settings.one_pass_from_rows),
     }
     source = f"SELECT id, 'new' AS v FROM range({rows_per_file * FILES})"
@@ -164,7 +165,7 @@ def test_most_rows(case: Case, engines: Harness) -> None:
 
 # Source and files take more than this, and less than four times as much; the source may be broadcast.
 MODERATE = {
-    "spark.deltaMerge.joinOnceBytes": "4000",
+    "spark.deltaMerge.smallMergeBytes": "4000",
     "spark.deltaMerge.onePassFromRows": "1",
     "spark.deltaMerge.broadcastBytes": "1000000",
 }
@@ -177,7 +178,7 @@ def test_a_source_that_replaces_much_of_a_few_files_is_merged_in_one_pass(
     merge = statement(table, "SELECT id * 2 AS id, 'new' AS v FROM range(30)", clauses)
     with session_settings(spark, MODERATE):
         planned = plan(spark, MergeStatement(sql=merge))
-        with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0"}):
+        with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
             assert ONE_PASS not in plan(spark, MergeStatement(sql=merge)).executor_reason, "the size decides"
         result = merge_sql(spark, merge)
     assert ONE_PASS in result.executor_reason
@@ -197,7 +198,7 @@ def test_a_plan_with_guards_shows_two_phases(spark: SparkSession, table: Path) -
 
 
 # One row of each file, which take less.
-FEW_ROWS = {**MODERATE, "spark.deltaMerge.joinOnceBytes": "2000"}
+FEW_ROWS = {**MODERATE, "spark.deltaMerge.smallMergeBytes": "2000"}
 FEW_OF_EACH = "SELECT CAST(id * 10 + 4 AS INT) AS id, 'p0' AS p, CAST(id AS INT) AS v, 'new' AS w FROM range(4)"
 
 

@@ -11,7 +11,6 @@ from airflow_delta_merge.config import (
     MergeClause,
     MergeConfig,
     MergeSource,
-    MergeStatement,
     when_matched_delete,
     when_matched_update_all,
     when_not_matched_by_source_delete,
@@ -20,7 +19,6 @@ from airflow_delta_merge.config import (
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import files_in
-from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,39 +74,6 @@ def test_a_plan_explains_itself_on_request(spark: SparkSession, tmp_path: Path) 
     plans = plan(spark, config, explain=True).spark_plans
     assert set(plans) == {"matches", "rewritten rows", "inserted rows"}
     assert all("== Physical Plan ==" in text for text in plans.values())
-
-
-@pytest.mark.parametrize(
-    ("settings", "partitioned_by", "adapts"),
-    [
-        ({}, [], False),
-        ({}, ["part"], True),
-        ({"planOnce.enabled": "false"}, [], True),
-        ({"broadcastBytes": "0"}, [], True),
-    ], ids=[
-        "a small source",
-        "a partitioned table",
-        "planning once is switched off",
-        "a large source",
-    ]
-)  # fmt: skip
-def test_queries_of_small_sources_are_planned_once(
-    spark: SparkSession, tmp_path: Path, settings: dict[str, str], partitioned_by: list[str], adapts: bool
-) -> None:
-    """Spark's explanation names the adaptive plan; what one asks the session for besides stays as it was."""
-    path = tmp_path / "target"
-    table = spark.sql("SELECT id, 'old' AS v, id % 2 AS part FROM range(20)").write.format("delta")
-    table.partitionBy(*partitioned_by).save(str(path))
-    merge = (
-        f"MERGE INTO delta.`{path}` t USING (SELECT id, 'new' AS v FROM range(5)) s ON t.id = s.id "
-        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v, part) VALUES (s.id, s.v, 0)"
-    )
-    confs = {f"spark.deltaMerge.{name}": value for name, value in ({"joinOnceBytes": "0"} | settings).items()}
-    with session_settings(spark, confs | {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "7"}):
-        plans = plan(spark, MergeStatement(sql=merge), explain=True).spark_plans
-        assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
-        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
-    assert {name: "AdaptiveSparkPlan" in text for name, text in plans.items()} == dict.fromkeys(plans, adapts)
 
 
 def test_a_plan_raises_what_the_merge_would(spark: SparkSession, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _split(columns: str) -> list[str]:
 BY = {
     "the checksum file": {},
     "the log": {"spark.deltaMerge.useChecksum.enabled": "false"},
-    "Delta's job": {"spark.deltaMerge.useChecksum.enabled": "false", "spark.deltaMerge.listFilesUpTo": "0"},
+    "Delta's job": {"spark.deltaMerge.useChecksum.enabled": "false", "spark.deltaMerge.shortcuts.enabled": "false"},
 }
 
 
@@ -239,7 +239,7 @@ def test_scattered_keys_are_not_searched_for_clusters(
     on = "t.anywhere = s.anywhere AND t.id = s.id"
     source = "(SELECT id * 7 % 800 AS anywhere, id FROM VALUES (3), (790) AS (id))"
     merge = f"MERGE INTO {{t}} t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 1"
-    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0"}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
         result = merged_as_by_the_builtin(spark, table, tmp_path / "merged", merge)
     assert looked_at == [["id"]]
     assert (result.num_candidate_files, result.num_touched_files) == (2, 2)
@@ -311,7 +311,7 @@ def test_checksum_file_and_log_tell_what_deltas_job_does(name: str, spark: Spark
     found = []
     for by, settings in BY.items():
         shutil.copytree(tmp_path / "t", tmp_path / by)
-        with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **settings}):
+        with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0", **settings}):
             result = merge_sql(spark, merge.format(t=f"delta.`{tmp_path / by}`"))
         found.append((result.num_candidate_files, result.num_updated_rows))
     assert found == [(files, 1)] * len(BY)
@@ -337,7 +337,7 @@ def test_files_with_large_statistics_are_chosen_by_deltas_job(
 
     monkeypatch.setattr(table_files, "files_of", counting)
     monkeypatch.setattr(table_files, "_MOST_CHARACTERS", 400)
-    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", **BY["the log"]}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0", **BY["the log"]}):
         for ids, files in (("3, 4", 1), ("3, 14", 2)):
             result = merged_as_by_the_builtin(spark, table, tmp_path / ids, merge.replace("{ids}", ids))
             assert result.num_candidate_files == files
@@ -357,7 +357,7 @@ def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Pat
     wanted = random.Random(seed).sample(TEXTS, 2 + seed)
     spark.createDataFrame([(text, "new") for text in wanted], "t STRING, v STRING").createOrReplaceTempView("wanted")
     merge = "MERGE INTO {t} t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
-    with session_settings(spark, {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.clusterKeysFrom": "1"}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.clusterKeysFrom": "1"}):
         result = merged_as_by_the_builtin(spark, texts, tmp_path, merge)
     assert result.num_updated_rows == len(wanted)
 

@@ -19,9 +19,10 @@ from airflow_delta_merge.config import (
     MergeTarget,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
+from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.engine.merge_into import READ_ONCE
-from airflow_delta_merge.engine.read_once import LARGE_SOURCE, SMALL_TABLE
+from airflow_delta_merge.engine.strategies import stream_inserts
+from airflow_delta_merge.engine.strategies.stream_inserts import LARGE_SOURCE, SMALL_TABLE
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
@@ -92,7 +93,7 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
         ({"columns": f"{COLUMNS}, k BIGINT GENERATED ALWAYS AS IDENTITY"}, "t.id = s.id", {}),
         ({}, "t.id = s.id", {"spark.databricks.delta.stats.collect": "false"}),
         ({}, "t.id = s.id", {"spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled": "false"}),
-        ({}, "t.id = s.id", {"spark.deltaMerge.joinOnceBytes": "0"}),
+        ({}, "t.id = s.id", {"spark.deltaMerge.smallMergeBytes": "0"}),
         ({}, "t.id = s.id", {"spark.deltaMerge.useChecksum.enabled": "false"}),  # nobody knows its rows then
     ],
     ids=[
@@ -118,7 +119,7 @@ def test_source_is_kept(
 def test_a_table_of_more_rows_is_not_broadcast(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_once, "_MOST_ROWS", 99)
+    monkeypatch.setattr(stream_inserts, "MOST_ROWS", 99)
     assert inserted(spark, table_of(spark, tmp_path, rows=100)).executor_reason != SMALL_TABLE
 
 
@@ -129,16 +130,16 @@ def test_a_table_of_more_rows_is_not_broadcast(
 def test_a_larger_table_is_read_whole_for_a_source_that_is_no_smaller(
     spark: SparkSession, tmp_path: Path, source_rows: int, part: int, *, is_read_once: bool
 ) -> None:
-    """A table of four times ``joinOnceBytes`` at most."""
+    """A table of four times ``smallMergeBytes`` at most."""
     table = table_of(spark, tmp_path, rows=1000)
     num_bytes = sum(file.stat().st_size for file in (tmp_path / "t").glob("*.parquet"))
-    with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": str(num_bytes // part)}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": str(num_bytes // part)}):
         result = inserted(spark, table, rows=source_rows)
     assert (result.executor_reason == SMALL_TABLE) == is_read_once
 
 
 #: As if tables and sources of a few rows were large.
-LARGE = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.broadcastBytes": "0"}
+LARGE = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.broadcastBytes": "0"}
 
 
 @pytest.mark.parametrize(
@@ -155,10 +156,10 @@ LARGE = {"spark.deltaMerge.joinOnceBytes": "0", "spark.deltaMerge.broadcastBytes
         ("id * 7 % 80", "SELECT * FROM {s} WHERE age > 0", "t.id = s.id", {}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id > s.id", {}, False),
         # Nobody knows what is in the files.
-        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.listFilesUpTo": "0",
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.shortcuts.enabled": "false",
                                                              "spark.deltaMerge.useChecksum.enabled": "false"}, False),
         ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.broadcastBytes": "1000000"}, False),
-        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.readOnce.enabled": "false"}, False),
+        ("id * 7 % 80", "SELECT * FROM {s}", "t.id = s.id", {"spark.deltaMerge.shortcuts.enabled": "false"}, False),
     ], ids=[
         "whole files",
         "whole files, a computed column, two keys",
@@ -228,4 +229,4 @@ def test_plan_tells_what_will_be_done(spark: SparkSession, tmp_path: Path, guard
 
 def test_large_tables_way_of_the_harness_keeps_the_source() -> None:
     """Else no case with insert clauses only would show that the other way still works."""
-    assert any(confs.get("spark.deltaMerge.joinOnceBytes") == "0" for confs in WAYS.values())
+    assert any(confs.get("spark.deltaMerge.smallMergeBytes") == "0" for confs in WAYS.values())

@@ -31,7 +31,7 @@ def setting(spark: SparkSession, name: str, value: str) -> AbstractContextManage
 @pytest.fixture(autouse=True)
 def as_a_larger_table(spark: SparkSession) -> Iterator[None]:
     """The table is small; what is tested is mostly for larger ones."""
-    with setting(spark, "pruneFromBytes", "0"), setting(spark, "joinOnceBytes", "0"):
+    with setting(spark, "smallMergeBytes", "0"):
         yield
 
 
@@ -73,7 +73,7 @@ def test_keys_of_a_small_table_are_clustered_on_request(spark: SparkSession, tab
 
 
 def test_updates_can_be_made_to_read_the_old_rows(spark: SparkSession, table: str) -> None:
-    with setting(spark, "updateFromSource.enabled", "false"):
+    with setting(spark, "shortcuts.enabled", "false"):
         assert "from the source alone" not in merged(spark, table).executor_reason
 
 
@@ -88,14 +88,14 @@ def test_a_source_above_the_limit_is_shuffled(spark: SparkSession, table: str) -
 
 def test_few_files_below_the_limit_are_not_pruned(spark: SparkSession, table: str) -> None:
     one, another = (UPDATE.format(t=table).replace("(3L), (35L)", key) for key in ("(3L)", "(35L)"))
-    with setting(spark, "pruneFromBytes", "1000000"):
+    with setting(spark, "smallMergeBytes", "8000000"):
         assert merge_sql(spark, one).num_candidate_files == FILES
     assert merge_sql(spark, another).num_candidate_files == 1
 
 
 def test_keys_of_a_merge_that_only_inserts_always_prune(spark: SparkSession, table: str) -> None:
     merge = f"MERGE INTO {table} t USING ({SOURCE}) s ON t.id = s.id + 0 AND t.id = s.id WHEN NOT MATCHED THEN INSERT *"
-    with setting(spark, "pruneFromBytes", "1000000"):
+    with setting(spark, "smallMergeBytes", "8000000"), setting(spark, "shortcuts.enabled", "false"):
         assert merge_sql(spark, merge.replace("(3L), (35L)", "(3L)")).num_candidate_files == 1
 
 
@@ -103,7 +103,7 @@ def test_keys_of_a_merge_that_only_inserts_always_prune(spark: SparkSession, tab
 def test_source_and_files_up_to_the_limit_are_joined_once(
     spark: SparkSession, table: str, limit: str, once: bool
 ) -> None:
-    with setting(spark, "joinOnceBytes", limit):
+    with setting(spark, "smallMergeBytes", limit):
         assert ("joined once" in merged(spark, table).executor_reason) == once
 
 
@@ -123,7 +123,7 @@ def test_a_small_tables_files_come_from_its_checksum_file_if_it_has_them_all(
         path.write_text(json.dumps(checksum))
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's own, of the file's bytes
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    with setting(spark, "pruneFromBytes", "1000000"):
+    with setting(spark, "smallMergeBytes", "8000000"):
         assert merged(spark, table).num_candidate_files == FILES
 
 
@@ -135,7 +135,7 @@ def unnamed_rdds(spark: SparkSession) -> list[int]:
 
 def test_what_was_joined_once_is_given_back(spark: SparkSession, table: str) -> None:
     before = unnamed_rdds(spark)
-    with setting(spark, "joinOnceBytes", "1000000"):
+    with setting(spark, "smallMergeBytes", "8000000"):
         merged(spark, table)
         ambiguous = UPDATE.format(t=table).replace("(3L), (35L)", "(3L), (3L)")
         with pytest.raises(MergeExecutionError, match="multiple source rows"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
 from airflow_delta_merge.engine.merge_into import OWN_REASON
+from airflow_delta_merge.engine.strategies.two_phase import ClassicMergeExecutor
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
 from tests.differential.session_settings import session_settings

@@ -156,7 +156,7 @@ def test_rows_that_stay_in_their_partition_are_not_shuffled(
 ) -> None:
     merge = f"MERGE INTO {{t}} t USING (SELECT id, 'a' AS p, 'new' AS v FROM range(0, 80000, 200)) s ON {on} " \
         f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT *"  # fmt: skip
-    with session_settings(spark, {"spark.deltaMerge.joinOnceBytes": "0"}):
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
         result = merged_as_by_the_builtin(spark, one_large_partition, tmp_path, merge)
     assert result.num_touched_files == 2
     assert (result.num_added_files == 1) is shuffles  # one task for one partition

@@ -73,7 +73,7 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
 
 
 def test_text_statistics_are_read_from_footers_in_s3(server: S3Server, bucket: str) -> None:
-    conf = {**SPARK, "spark.deltaMerge.footerStatisticsFromBytes": "0"}
+    conf = {**SPARK, "spark.deltaMerge.smallMergeBytes": "0"}
     DeltaMergeHook(conf=conf).merge(config(bucket, "SELECT id, concat('ä', id) AS name FROM range(3)"))
     commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"].decode()
     (add,) = (action["add"] for action in map(json.loads, commit.splitlines()) if "add" in action)

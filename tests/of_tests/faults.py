@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ENGINE = "airflow_delta_merge/engine"
-SMALL, IN_TWO_PHASES, LARGE = "ours_as_small", "ours_as_small_in_two_phases", "ours_as_large"
+SMALL, LARGE = "ours_as_small", "ours_as_large"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ MATCHING = [
     ),
     Fault(
         name="insert-only-by-a-semi-join",
-        file=f"{ENGINE}/insert_only_merge.py",
+        file=f"{ENGINE}/strategies/insert_only.py",
         before='filtered_condition(merge), "left_anti")',
         after='filtered_condition(merge), "left_semi")',
         shows="An insert-only merge of a large source inserts the rows that exist and leaves out the new ones.",
@@ -78,13 +78,13 @@ MATCHING = [
     ),
     Fault(
         name="null-keys-match-in-a-kept-join",
-        file=f"{ENGINE}/kept_join.py",
+        file=f"{ENGINE}/strategies/kept_join.py",
         before="join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))",
         after="join_in_one_task(target, merge.source, merge.statement.equalities[0].target.eqNullSafe("
         "merge.statement.equalities[0].source), _join_type(merge))",
         shows="Rows without a key are updated by source rows without one.",
         tests=("differential/test_matching.py::test_null_keys",),
-        ways=(SMALL, IN_TWO_PHASES),
+        ways=(SMALL,),
     ),
     Fault(
         name="key-filter-hashes-by-type",
@@ -96,33 +96,29 @@ MATCHING = [
         words=("INT and BIGINT", "BIGINT and SMALLINT"),
     ),
     Fault(
-        name="source-for-touched-files-lacks-null-keys",
-        file=f"{ENGINE}/source_rows.py",
-        before="        and not key.null_safe\n",
-        after="",
-        shows="Rows with a NULL key that match by <=> are counted as updated, but keep their old values.",
-        tests=("differential/test_source_rows.py::test_no_match_is_left_out",),
-        words=("NULL equals NULL, beside",),
-        ways=(LARGE,),
+        name="copies-lose-the-row-after-a-taken-one",
+        file=f"{ENGINE}/old_rows/parquet_copy.py",
+        before="*(position + 1 for position in positions)], [*positions, rows.num_rows]",
+        after="*(position + 2 for position in positions)], [*(p + 1 for p in positions), rows.num_rows]",
+        shows="A copy of a file has the taken rows and lacks those after them.",
+        tests=("unit/test_parquet_copy.py::test_what_stays_stays_as_it_was",),
     ),
     Fault(
-        name="inserts-from-the-rewrite-of-some-files",
-        file=f"{ENGINE}/rewrite.py",
-        before="        and touched.paths is None\n",
-        after="",
-        shows="A source row whose match lies in a file without changes is inserted beside that match.",
-        tests=("differential/test_source_rows.py::test_no_match_is_left_out",),
-        words=("INT and BIGINT", "DATE and DATE", "STRING and STRING"),
-        ways=(LARGE,),
+        name="copies-tell-the-bounds-of-their-last-part",
+        file=f"{ENGINE}/old_rows/arrow_statistics.py",
+        before="values.high = high if values.high is None else max(values.high, high)",
+        after="values.high = high",
+        shows="Rows of a copy are not found by later merges, which insert them again.",
+        tests=("unit/test_parquet_copy.py::test_what_stays_stays_as_it_was",),
     ),
     Fault(
         name="kept-join-rewrites-rows-of-other-files",
-        file=f"{ENGINE}/kept_join.py",
+        file=f"{ENGINE}/strategies/kept_join.py",
         before="path.isNotNull() if paths is None else path.isin(*paths)",
         after="path.isNotNull()",
         shows="Rows of files without changes are there twice after a small merge.",
         tests=("differential/test_kept_join.py::test_rows_of_several_files",),
-        ways=(SMALL, IN_TWO_PHASES),
+        ways=(SMALL,),
         words=("taken by no clause in one file",),
     ),
 ]
@@ -136,12 +132,8 @@ FILES = [
         before="low is None or bool(low <= high)",
         after="low is None or bool(low < high)",
         shows="A row that has the greatest key of its file is not found: it is not updated, but inserted again.",
-        tests=(
-            "differential/test_source_rows.py::test_no_match_is_left_out",
-            "differential/test_pruning.py::test_candidate_files",
-        ),
-        words=("INT and BIGINT", "DATE and DATE", "the least and the greatest key"),
-        ways=(LARGE,),
+        tests=("differential/test_pruning.py::test_candidate_files",),
+        words=("the least and the greatest key",),
     ),
     Fault(
         name="rows-with-the-greatest-key-are-not-searched",
@@ -183,7 +175,7 @@ FILES = [
         shows="NOT MATCHED BY SOURCE clauses do nothing in files in which the source has no key.",
         tests=("differential/test_not_matched_by_source.py",),
         words=("delete partitions", "an empty source and a condition", "beyond the source's keys"),
-        ways=(SMALL, IN_TWO_PHASES, LARGE),
+        ways=(SMALL, LARGE),
     ),
 ]
 
@@ -217,14 +209,14 @@ CLAUSES = [
     ),
     Fault(
         name="by-source-clauses-skipped-with-deletion-vectors",
-        file=f"{ENGINE}/kept_join.py",
+        file=f"{ENGINE}/strategies/kept_join.py",
         before='keeps_target = not merge.transaction.writes_deletion_vectors or bool(merge.clauses_of("not matched by '
         'source"))',
         after="keeps_target = not merge.transaction.writes_deletion_vectors",
         shows="NOT MATCHED BY SOURCE clauses do nothing in small merges into tables with deletion vectors.",
         tests=("differential/test_deletion_vectors.py",),
         words=("not matched by source",),
-        ways=(SMALL, IN_TWO_PHASES),
+        ways=(SMALL,),
     ),
     Fault(
         name="updates-by-constants-lose-rows-without-a-match",
@@ -252,7 +244,7 @@ CLAUSES = [
 AMBIGUITY = [
     Fault(
         name="ambiguous-match-unseen-in-two-phases",
-        file=f"{ENGINE}/classic_merge.py",
+        file=f"{ENGINE}/strategies/two_phase.py",
         before="any(counts.pairs > counts.matched_rows for",
         after="all(counts.pairs > counts.matched_rows for",
         shows="A row that two source rows update becomes two rows, if the rows of another file match once.",
@@ -262,7 +254,7 @@ AMBIGUITY = [
     ),
     Fault(
         name="ambiguous-match-unseen-in-one-pass",
-        file=f"{ENGINE}/one_pass.py",
+        file=f"{ENGINE}/strategies/one_pass.py",
         before='found["target_rows"] == merge.candidates.num_rows',
         after='found["target_rows"] >= merge.candidates.num_rows',
         shows="A row that two source rows update becomes two rows in a merge that takes one pass.",
@@ -277,9 +269,9 @@ AMBIGUITY = [
 WRITES = [
     Fault(
         name="rewritten-files-stay",
-        file=f"{ENGINE}/classic_merge.py",
-        before="return self._merge.transaction.remove_actions(files)",
-        after="return self._merge.gateway.seq([])",
+        file=f"{ENGINE}/changes.py",
+        before="return merge.transaction.remove_actions(files)",
+        after="return merge.gateway.seq([])",
         shows="Every updated row stays in its old version beside the new one.",
         tests=("differential/test_clauses.py::test_one_clause",),
     ),
@@ -294,7 +286,7 @@ WRITES = [
     ),
     Fault(
         name="one-pass-rewrites-files-without-changes",
-        file=f"{ENGINE}/one_pass.py",
+        file=f"{ENGINE}/strategies/one_pass.py",
         before='found["touched_files"] == merge.candidates.count',
         after='found["touched_files"] <= merge.candidates.count',
         shows="Files of which no row changes are written anew, and conflict with other writers.",
@@ -303,7 +295,7 @@ WRITES = [
     ),
     Fault(
         name="given-up-pass-leaves-its-files",
-        file=f"{ENGINE}/one_pass.py",
+        file=f"{ENGINE}/strategies/one_pass.py",
         before="    merge.transaction.discard(actions)\n",
         after="",
         shows="Files that no version of the table knows stay in its folder, until somebody vacuums it.",
@@ -410,15 +402,15 @@ COMMITS = [
     ),
     Fault(
         name="deleted-rows-counted-as-copied",
-        file=f"{ENGINE}/classic_merge.py",
-        before="self._num_rows(files) - updated - deleted",
-        after="self._num_rows(files) - updated",
+        file=f"{ENGINE}/changes.py",
+        before="_num_rows(merge, files) - updated - deleted",
+        after="_num_rows(merge, files) - updated",
         shows="numTargetRowsCopied counts deleted rows, and numTargetRowsInserted misses as many.",
         tests=("differential/test_classic_merge_executor.py::test_counts",),
     ),
     Fault(
         name="first-load-counts-inserted-rows-as-source-rows",
-        file=f"{ENGINE}/read_once.py",
+        file=f"{ENGINE}/strategies/facts.py",
         before="any(clause.condition is None for clause in merge.insert_clauses)",
         after="bool(merge.insert_clauses)",
         shows="numSourceRows of a first load leaves out the rows that no insert clause takes.",
@@ -428,7 +420,7 @@ COMMITS = [
     ),
     Fault(
         name="rows-read-once-are-not-counted",
-        file=f"{ENGINE}/read_once.py",
+        file=f"{ENGINE}/strategies/stream_inserts.py",
         before='counted = statement.counting_rows(source, "numSourceRows")',
         after="counted = source",
         shows="numSourceRows is 0 for inserts into a small table.",
@@ -453,7 +445,7 @@ COMMITS = [
         shows="A merge commits although another writer has deleted rows that it took for there.",
         tests=("differential/test_concurrency.py", "differential/test_read_once.py::test_small_tables"),
         words=("a whole file deleted", "a file is removed meanwhile"),
-        ways=(SMALL, IN_TWO_PHASES, LARGE),
+        ways=(SMALL, LARGE),
     ),
     Fault(
         name="execution-not-recorded",

@@ -97,7 +97,7 @@ def test_a_change_of_the_case_makes_its_recording_stale(other: Case) -> None:
 
 def test_settings_of_the_session_make_a_recording_stale_and_those_of_our_engine_do_not() -> None:
     assert key_of(CASE, {"spark.sql.ansi.enabled": "false"}) != key_of(CASE, {})
-    assert key_of(replace(CASE, confs={"spark.deltaMerge.onePass.enabled": "false"}), {}) == key_of(CASE, {})
+    assert key_of(replace(CASE, confs={"spark.deltaMerge.shortcuts.enabled": "false"}), {}) == key_of(CASE, {})
     assert key_of(replace(CASE, name="renamed", does="delete"), {}) == key_of(CASE, {})
 
 

@@ -19,7 +19,7 @@ BY_SOURCE_DELETE = "WHEN NOT MATCHED BY SOURCE THEN DELETE"
 VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
 #: What else only tables of many files meet.
-LISTED = {"spark.deltaMerge.pruneFromBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
+LISTED = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
 # Three files: ids 0 to 3, 4 to 7, 8 to 11.
 FILES = Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3)
 MARKABLE = replace(FILES, properties=VECTORS)

@@ -36,7 +36,6 @@ _ASKED_BY_PYSPARK = {
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
 }
 
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 #: Bits of a Bloom filter for each key: three in a hundred others pass it.
 _BITS_FOR_KEY = 8
@@ -58,7 +57,6 @@ class Gateway:
     :param spark: a classic session (not Spark Connect) with Delta's extension and catalog.
     :param progress: where the merge says what it is at.
     :ivar session: the JVM's session.
-    :ivar planning_session: the one by whose settings DataFrames made here are planned, see :meth:`planning_once`.
     :raises MergeConfigError: when the session is one the engine cannot use.
     """
 
@@ -78,7 +76,6 @@ class Gateway:
         self.spark = spark
         self.progress = progress or Progress()
         self.session: JavaObject = spark._jsparkSession
-        self.planning_session = self.session
         self.jvm = jvm
         self._classes, self._modules = _found_in.setdefault(jvm, ({}, {}))
         if is_new:
@@ -150,12 +147,6 @@ class Gateway:
         """An analysed logical plan as a DataFrame with the plan's attributes."""
         return versions.data_frame(self, plan)
 
-    def planned_anew(self, frame: DataFrame) -> DataFrame:
-        """A DataFrame of :attr:`session` as one of :attr:`planning_session`."""
-        if self.planning_session is self.session:
-            return frame
-        return self.data_frame(jdf(frame).queryExecution().analyzed())
-
     def wrap(self, frame: JavaObject) -> DataFrame:
         """A JVM DataFrame as PySpark's."""
         return versions.frame(self, frame)
@@ -207,23 +198,6 @@ class Gateway:
         """A folder of Spark's for temporary files, deleted when the session ends."""
         utils = self.java_class("org.apache.spark.util.Utils")
         return str(utils.getLocalDir(self.session.sparkContext().conf()))
-
-    @contextmanager
-    def planning_once(self) -> Iterator[None]:
-        """Let DataFrames that begin inside be planned once, before they run, and shuffle into few parts.
-
-        Adaptive plans wait for each broadcast and each shuffle to plan the rest anew, which takes a small merge some
-        percent of its time. Where the sizes are known before, there is nothing to adapt to, but for the number of
-        parts: what such a merge shuffles is aggregated to some rows of each task. A clone of the session has the
-        settings for it.
-        """
-        partitions = min(int(self.conf(_SHUFFLE_PARTITIONS)), self.default_parallelism)
-        settings = {"spark.sql.adaptive.enabled": "false", _SHUFFLE_PARTITIONS: str(partitions)}
-        self.planning_session = self.session_with(settings)
-        try:
-            yield
-        finally:
-            self.planning_session = self.session
 
     @contextmanager
     def describing_jobs(self, description: str) -> Iterator[None]:

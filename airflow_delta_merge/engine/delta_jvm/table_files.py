@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
+#: Files whose log entries the driver fetches at most: 0.1 s for 1,000.
+_MOST_LISTED = 2_000
 #: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
 _MOST_CHARACTERS = 400_000
 
@@ -30,7 +32,7 @@ class TableFiles:
     :param statement: the merge into the table.
     :param transaction: Delta's transaction.
     :param checksum: what its version's checksum file has.
-    :param list_up_to: how many files the table may have, at most, for all of them to be listed here.
+    :param may_list: whether all files may be listed here, if they are not too many.
     """
 
     def __init__(
@@ -40,14 +42,14 @@ class TableFiles:
         transaction: JavaObject,
         checksum: VersionChecksum,
         *,
-        list_up_to: int,
+        may_list: bool,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._command = statement.command
         self._transaction = transaction
         self._checksum = checksum
-        self._list_up_to = list_up_to
+        self._most_listed = _MOST_LISTED if may_list else 0
         self._listed_adds: list[dict[str, Any]] = []
         self._chosen_of_state: JavaObject | None = None
 
@@ -122,7 +124,7 @@ class TableFiles:
     def _listed_state(self) -> list[tuple[str, dict[str, Any]]] | None:
         """What the log says of each file, as JSON and read, if they are few enough and all of it can be read; those of
         the checksum file need no such list."""
-        if self._listed_files is not None or self.table_size[0] > self._list_up_to:
+        if self._listed_files is not None or self.table_size[0] > self._most_listed:
             return None
         listed = [(text, json.loads(text)) for text in list_state(self._gateway, self._transaction.snapshot())]
         return listed if all(has_readable_statistics(add) for _, add in listed) else None
@@ -134,21 +136,11 @@ class TableFiles:
         Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
         files to be left out by statistics.
         """
-        if not self._skips_by_statistics:
+        if not self._gateway.flag("spark.databricks.delta.stats.skipping"):
             return None
         if self._listed_files is not None:
             return self._statistics_of(self._listed_adds)
         return None if self._listed_state is None else self._statistics_of(add for _, add in self._listed_state)
-
-    @property
-    def _skips_by_statistics(self) -> bool:
-        return self._gateway.flag("spark.databricks.delta.stats.skipping")
-
-    def statistics(self, files: FileSet) -> list[dict[str, Any]] | None:
-        """What Delta's statistics tell of each of a few files, as :attr:`listed_statistics` does."""
-        if not self._skips_by_statistics:
-            return None
-        return self._statistics_of(self._gateway.as_json(files.files))
 
     def _statistics_of(self, adds: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         fields = scala_list(self._transaction.metadata().partitionSchema().toSeq())

@@ -120,8 +120,7 @@ class TargetScan:
             return frame.select("*", file_name, F.lit(None).cast("bigint").alias(row_index), number)
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
-        session = self._gateway.planning_session
-        scan = helper.createTargetDfForScanningForMatches(session, plan, self._file_index(files))
+        scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
         # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
         return _filtered(self._gateway.wrap(scan), where).select(

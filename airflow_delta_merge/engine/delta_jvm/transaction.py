@@ -64,21 +64,19 @@ class MergeTransaction:
     :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
     :param use_checksum: whether the version's checksum file may be asked for what it has, which the log has too.
-    :param list_files_up_to: how many files a table may have, at most, for all of them to be listed here.
+    :param list_files: whether all files may be listed on the driver, if they are not too many.
     :ivar files: the target's files.
     :ivar target: reads them.
     """
 
-    def __init__(
-        self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool, list_files_up_to: int
-    ) -> None:
+    def __init__(self, gateway: Gateway, statement: ResolvedMerge, *, use_checksum: bool, list_files: bool) -> None:
         self._gateway = gateway
         self._command = statement.command
         log = self._command.targetFileIndex().deltaLog()
         self._transaction: JavaObject = log.startTransaction(self._command.catalogTable(), gateway.none)
         self._written: list[JavaObject] = []
         self._checksum = VersionChecksum(gateway, self._transaction, use=use_checksum)
-        self.files = TableFiles(gateway, statement, self._transaction, self._checksum, list_up_to=list_files_up_to)
+        self.files = TableFiles(gateway, statement, self._transaction, self._checksum, may_list=list_files)
         self.target = TargetScan(gateway, statement, self._transaction)
         gateway.delta("OptimisticTransaction").setActive(self._transaction)
 

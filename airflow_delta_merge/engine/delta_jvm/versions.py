@@ -158,7 +158,7 @@ def expression(gateway: Gateway, java_column: Any) -> Any:
 
 def data_frame(gateway: Gateway, plan: Any) -> DataFrame:
     """An analysed logical plan as a DataFrame."""
-    return frame(gateway, gateway.module(_with_jvm(gateway, "Dataset")).ofRows(gateway.planning_session, plan))
+    return frame(gateway, gateway.module(_with_jvm(gateway, "Dataset")).ofRows(gateway.session, plan))
 
 
 def frame(gateway: Gateway, java_frame: Any) -> DataFrame:

@@ -9,19 +9,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_merge.engine.classic_merge import ClassicMergeExecutor
+from airflow_delta_merge.engine import merge_into
 
-original = ClassicMergeExecutor.write_at_once
+original = merge_into.facts_after
 hold = Path(os.environ["DELTA_MERGE_HOLD"])
 
 
-def write_at_once(executor: ClassicMergeExecutor) -> Any:
+def facts_after(*arguments: Any) -> Any:
     hold.with_name("held").touch()
     while hold.exists():
         time.sleep(0.1)
-    return original(executor)
+    return original(*arguments)
 
 
-ClassicMergeExecutor.write_at_once = write_at_once  # type: ignore[method-assign]
+merge_into.facts_after = facts_after  # type: ignore[attr-defined]
 sys.argv[0] = os.environ["DELTA_MERGE_JOB"]
 runpy.run_path(sys.argv[0], run_name="__main__")

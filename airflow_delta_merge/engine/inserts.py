@@ -1,4 +1,4 @@
-"""Merges that only insert: source rows that match no target row are appended, nothing is removed or rewritten."""
+"""What insert clauses make of source rows without a match, and the metrics of files that merges look at and add."""
 
 from __future__ import annotations
 
@@ -9,59 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import with_insert_rows
-from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
-from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.output import clause_number, inserted_columns
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
-
-#: To build a hash table of so many source rows and one of their matches takes longer than to shuffle them, if a filter
-#: leaves few of the target's rows to be shuffled with them.
-_MANY_ROWS = 100_000
-
-
-def inserts_only(merge: StartedMerge) -> bool:
-    """Whether the merge has insert clauses alone, and the session lets it pass over several matches of a row."""
-    insert_only = bool(merge.insert_clauses) and not merge.target_clauses
-    return insert_only and merge.gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
-
-
-class InsertOnlyMergeExecutor:
-    """Writes source rows that match nothing, for merges with insert clauses only.
-
-    1. Prune: only files whose rows the source's keys can equal are searched.
-    2. Anti join: source rows with a match in those files are left out. A small source is broadcast to find its
-       matched rows, so that the target is never shuffled; without a candidate file there is no join at all.
-    3. Write (:func:`write_inserts`): the rows that an insert clause takes are appended.
-    """
-
-    def __init__(self, merge: MergeContext) -> None:
-        self._merge = merge
-        self.reason = ""
-
-    def find_unmatched(self) -> DataFrame:
-        """The source rows that match no row of the candidate files."""
-        merge = self._merge
-        set_skipping_metrics(merge, merge.candidates)
-        return self._unmatched(merge.candidates)
-
-    def _unmatched(self, candidates: FileSet) -> DataFrame:
-        merge = self._merge
-        source = merge.source
-        if candidates.count == 0 or source.num_rows == 0:
-            self.reason = "only insert clauses, and no file can hold a match: the source is appended without a join"
-            return source.frame
-        target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
-        if not source.is_small or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
-            self.reason = "only insert clauses: the source is joined with the candidate files and appended"
-            return source.frame.join(target, filtered_condition(merge), "left_anti")
-        self.reason = "only insert clauses: the source is broadcast to the candidate files and appended"
-        matched = target.join(source.for_join(), filtered_condition(merge), "inner").select(
-            F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
-        )
-        return merge.source_without(matched)
 
 
 def inserted_rows(
@@ -85,6 +37,13 @@ def inserted_rows(
     columns = merge.output_columns(values, tracking)
     rows = with_insert_rows(numbered, columns) if change_data else numbered.select(*columns)
     return merge.transaction.target.marked_as_tracking(rows, tracking)
+
+
+def counted_inserts(merge: StartedMerge, unmatched: DataFrame) -> DataFrame:
+    """What the insert clauses make of source rows without a match; sets the metric of how many that are."""
+    rows = inserted_rows(merge, unmatched)
+    merge.metrics.set(numTargetRowsInserted=rows.count())
+    return rows
 
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:

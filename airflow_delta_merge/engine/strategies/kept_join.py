@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
     from airflow_delta_merge.engine.source import MaterializedSource
 
-#: To open a file takes longer than to read a small one, and one task opens them one after another. Two phases open each
-#: twice, but by all cores: the more these are, the fewer files are left to one task.
-_FILES_FOR_ONE_CORE = 128
-_FILES_FOR_MANY_CORES = 16
-#: Repeated values take next to nothing in a file, but a row is a row to the task.
-MOST_ROWS = 500_000
-
 
 @dataclass(frozen=True)
 class KeptJoin:
@@ -69,31 +62,6 @@ class KeptJoin:
     def release(self) -> None:
         """Give back the memory and disk that the rows take."""
         self.rdd.unpersist(False)
-
-
-def is_small(merge: MergeContext) -> bool:
-    """Whether candidate files and source together are worth no more than one task, and all their rows may be kept."""
-    return fits_one_task(merge, merge.settings.join_once_bytes)
-
-
-def fits_one_task(merge: MergeContext, most_bytes: int) -> bool:
-    """Whether candidate files and source are so few, and together so small, that one task may join them.
-
-    Without an equality in the condition each row of one side meets each of the other, which is work for all cores.
-    """
-    candidates, source = merge.candidates, merge.source
-    return (
-        candidates.count > 0
-        and _are_few_files(merge)
-        and candidates.num_bytes + source.num_bytes <= most_bytes
-        and (candidates.num_rows or 0) + source.num_rows <= MOST_ROWS
-        and bool(merge.statement.equalities)
-    )
-
-
-def _are_few_files(merge: MergeContext) -> bool:
-    count = merge.candidates.count
-    return count <= _FILES_FOR_MANY_CORES or count * merge.gateway.default_parallelism <= _FILES_FOR_ONE_CORE
 
 
 def join_in_one_task(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -12,34 +12,76 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
-from airflow_delta_merge.engine.delta_jvm import record_operation
-from airflow_delta_merge.engine.insert_only_merge import (
-    inserted_rows,
-    set_adding_metrics,
-    set_skipping_metrics,
-    write_inserts,
+from airflow_delta_merge.engine.changes import (
+    count_rows,
+    remove_files,
+    set_written_metrics,
+    untouched_reason,
+    write_inserts_alone,
+    write_step,
 )
-from airflow_delta_merge.engine.kept_join import is_small, join_once
+from airflow_delta_merge.engine.guards import check_changes
+from airflow_delta_merge.engine.inserts import counted_inserts, inserted_rows, set_skipping_metrics
 from airflow_delta_merge.engine.matches import count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.old_rows.native import copies_without, is_worth_copying
-from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all, write_in_one_pass
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
-    can_insert_from_the_rewrite,
     can_meet_source_once,
     deletes_rows_once,
-    rewritten_and_inserted_rows,
     rewritten_rows,
     updates_and_inserts_of_matches,
     updates_need_only_the_source,
     updates_of_matches,
 )
+from airflow_delta_merge.engine.strategies.kept_join import join_once
+from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, MergeStep, TrackingColumn, WrittenFiles
-    from airflow_delta_merge.engine.kept_join import KeptJoin
+    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.facts import Facts
+    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
+
+
+_log = logging.getLogger(__name__)
+
+
+class TwoPhase:
+    """Finds the rows that clauses take, then writes: every merge that no other strategy fits."""
+
+    executor = "ClassicMergeExecutor"
+
+    def fits(self, facts: Facts) -> str | None:
+        return "rows of the target may be updated or deleted" if facts.source_is_read else None
+
+    def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
+        classic = ClassicMergeExecutor(merge, is_small=facts.is_small)
+        touched = classic.find_touched_files()
+        try:
+            explained = {"matches": touched.matches}
+            classic.count_rows(touched)
+            if touched.files.count and classic.writes_new_versions(touched):
+                explained["rewritten rows"] = classic.new_versions(touched)[0]
+            if merge.insert_clauses:
+                explained["inserted rows"] = counted_inserts(merge, classic.unmatched_rows(touched))
+            plans = {name: merge.gateway.explained(rows) for name, rows in explained.items()} if explain else {}
+            return Preview(classic.told(touched), touched.files.count, touched.files.num_bytes, plans)
+        finally:
+            touched.release()
+
+    def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome:
+        classic = ClassicMergeExecutor(merge, is_small=facts.is_small)
+        with merge.recorded("findTouchedFiles"):
+            touched = classic.find_touched_files()
+        try:
+            reason = classic.told(touched)
+            classic.count_rows(touched)
+            _log.info("%s pairs match; %s", touched.num_pairs, reason)
+            check_changes(merge, lambda: classic.unmatched_rows(touched), touched.files)
+            return Outcome(classic.write_all_changes(touched), reason, touched.files.count)
+        finally:
+            touched.release()
 
 
 class ClassicMergeExecutor:
@@ -59,12 +101,12 @@ class ClassicMergeExecutor:
     Source rows that appear in no match are inserted.
 
     Where source and candidate files are small the join of phase 1 is kept with all columns, and phase 2 writes from it
-    (:mod:`~airflow_delta_merge.engine.kept_join`). Where every candidate file is as good as sure to be touched,
-    :meth:`write_at_once` comes before both (:mod:`~airflow_delta_merge.engine.one_pass`).
+    (:mod:`~airflow_delta_merge.engine.strategies.kept_join`).
     """
 
-    def __init__(self, merge: MergeContext) -> None:
+    def __init__(self, merge: MergeContext, *, is_small: bool) -> None:
         self._merge = merge
+        self._is_small = is_small
         self._deletion_vectors = merge.transaction.writes_deletion_vectors
 
     def find_touched_files(self) -> TouchedFiles:
@@ -75,7 +117,7 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
-            touched = self._touched_by_kept_join() if is_small(merge) else self._touched_by_matches()
+            touched = self._touched_by_kept_join() if self._is_small else self._touched_by_matches()
         set_skipping_metrics(merge, merge.candidates)
         return touched
 
@@ -142,15 +184,15 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         if not touched.files.count:
-            return self._write_inserts_alone(lambda: self.unmatched_rows(touched))
+            return write_inserts_alone(merge, lambda: self.unmatched_rows(touched))
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            with merge.recorded(self._write_step):
+            with merge.recorded(write_step(merge)):
                 added = self._write_rows(touched) if self._deletion_vectors else self._write_or_copy(touched)
                 self._set_added(touched, added)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
                     return merge.gateway.concat(added, self._mark_rows(touched))
-            return merge.gateway.concat(added, self._removed(touched.files))
+            return merge.gateway.concat(added, remove_files(merge, touched.files))
 
     def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
         """Copy the touched files natively and write only what is new, or let Spark rewrite them whole.
@@ -176,38 +218,10 @@ class ClassicMergeExecutor:
             return False
         return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
 
-    @property
-    def _write_step(self) -> MergeStep:
-        """Delta's name for writing the new versions of rows."""
-        if self._deletion_vectors:
-            return "writeModifiedRowsOnly"
-        matched_only = len(self._merge.clauses_of("matched")) == len(self._merge.statement.clauses)
-        if matched_only and self._merge.gateway.flag("spark.databricks.delta.merge.optimizeMatchedOnlyMerge.enabled"):
-            return "writeAllUpdatesAndDeletes"
-        return "writeAllChanges"
-
-    def _write_inserts_alone(self, unmatched: Callable[[], DataFrame]) -> JavaObject:
-        merge = self._merge
-        with merge.recorded("writeInsertsOnlyWhenNoMatches"):
-            if not merge.insert_clauses:
-                merge.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
-                return merge.gateway.seq([])
-            with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-                return write_inserts(merge, unmatched())
-
-    def _removed(self, files: FileSet) -> JavaObject:
-        """Actions that remove the files, which are written anew; sets the metrics of removed files."""
-        self._merge.metrics.set(
-            numTargetFilesRemoved=files.count,
-            numTargetBytesRemoved=files.num_bytes,
-            numTargetPartitionsRemovedFrom=files.partitions,
-        )
-        return self._merge.transaction.remove_actions(files)
-
     def told(self, touched: TouchedFiles) -> str:
         """How this merge goes about its work, and why, in a sentence."""
         if not touched.files.count:
-            return self._told_untouched()
+            return untouched_reason(self._merge)
         how = "which are copied without these rows" if touched.keeps_rest else "which are rewritten"
         if self._deletion_vectors:
             how = "whose rows are marked by deletion vectors straight from the matches"
@@ -218,22 +232,7 @@ class ClassicMergeExecutor:
         source = "the source is broadcast" if self._merge.source.is_small else "the source is shuffled"
         if touched.kept is not None:
             source = "source and target are small and joined once"
-        elif can_insert_from_the_rewrite(self._merge, touched):
-            source += " to them, and what is inserted comes out of that join"
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
-
-    def told_of_one_pass(self, num_touched: int) -> str:
-        """The same where :meth:`write_at_once` did it all."""
-        if not num_touched:
-            return self._told_untouched()
-        source = "small" if is_small(self._merge) or self._merge.source.is_small else "large"
-        return (
-            f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
-        )
-
-    def _told_untouched(self) -> str:
-        inserts = "the unmatched source rows are appended" if self._merge.insert_clauses else "nothing is written"
-        return f"no file is touched: {inserts}"
 
     def writes_new_versions(self, touched: TouchedFiles) -> bool:
         """Whether Spark writes rows of the touched files: not if the rest stays and nothing is updated."""
@@ -246,8 +245,6 @@ class ClassicMergeExecutor:
         merge = self._merge
         if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
             return self._write_from_source(touched)
-        if can_insert_from_the_rewrite(merge, touched):
-            return self._write_with_inserts(touched)
         rows: DataFrame | None = None
         tracking: list[TrackingColumn] = []
         if self.writes_new_versions(touched):
@@ -261,14 +258,8 @@ class ClassicMergeExecutor:
     def _set_added(self, touched: TouchedFiles, actions: JavaObject) -> None:
         """Set the metrics of added files, of copies, too."""
         written = self._merge.transaction.written_files(actions)
-        self._set_written(written)
+        set_written_metrics(self._merge, written)
         self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
-
-    def _set_written(self, written: WrittenFiles) -> None:
-        set_adding_metrics(self._merge, written.added)
-        self._merge.metrics.set(
-            numTargetChangeFilesAdded=written.num_change_files, numTargetChangeFileBytes=written.change_bytes
-        )
 
     def _write_from_source(self, touched: TouchedFiles) -> JavaObject:
         """Write updates and inserts, which are both made of source rows."""
@@ -277,13 +268,6 @@ class ClassicMergeExecutor:
         return merge.write.write_files(
             updates_and_inserts_of_matches(merge, touched),
             input_bytes=merge.source.num_bytes * most_rows // max(1, merge.source.num_rows),
-        )
-
-    def _write_with_inserts(self, touched: TouchedFiles) -> JavaObject:
-        """Write the touched files' rows and inserts out of one join."""
-        merge = self._merge
-        return merge.write.write_files(
-            rewritten_and_inserted_rows(merge, touched), input_bytes=touched.files.num_bytes + merge.source.num_bytes
         )
 
     def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
@@ -344,56 +328,9 @@ class ClassicMergeExecutor:
         )
         return actions
 
-    def write_at_once(self) -> tuple[JavaObject, int] | None:
-        """Both phases in one pass, where every candidate file can be expected to be touched.
-
-        :return: JVM sequence of file actions, and how many files were touched: all candidates or none. None when there
-            must be two phases: nothing is left of the attempt then.
-        """
-        merge = self._merge
-        if not is_likely_to_touch_all(merge):
-            return None
-        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            done = write_in_one_pass(merge)
-        if done is None:
-            return None
-        set_skipping_metrics(merge, merge.candidates)
-        record_operation(merge.gateway, merge.statement, "findTouchedFiles")
-        if done.written is None:
-            self._count_rows(merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
-            return self._write_inserts_alone(lambda: merge.source.frame), 0
-        record_operation(merge.gateway, merge.statement, self._write_step)
-        self._set_written(done.written)
-        self._count_rows(merge.candidates, done.rows_of_clause)
-        merge.metrics.set(numTargetRowsInserted=done.inserted_rows)
-        return merge.gateway.concat(done.written.actions, self._removed(merge.candidates)), merge.candidates.count
-
     def count_rows(self, touched: TouchedFiles) -> None:
         """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""
-        self._count_rows(touched.files, touched.rows_of_clause)
-
-    def _count_rows(self, files: FileSet, rows_of_clause: Sequence[int]) -> None:
-        merge = self._merge
-        counts: Counter[tuple[str, str]] = Counter()
-        for clause, rows in zip(merge.target_clauses, rows_of_clause, strict=True):
-            counts[clause.kind, clause.action] += rows
-        updated = counts["matched", "update"] + counts["not matched by source", "update"]
-        deleted = counts["matched", "delete"] + counts["not matched by source", "delete"]
-        copied = 0 if self._deletion_vectors else self._num_rows(files) - updated - deleted
-        merge.metrics.set(
-            numTargetRowsUpdated=updated,
-            numTargetRowsMatchedUpdated=counts["matched", "update"],
-            numTargetRowsNotMatchedBySourceUpdated=counts["not matched by source", "update"],
-            numTargetRowsDeleted=deleted,
-            numTargetRowsMatchedDeleted=counts["matched", "delete"],
-            numTargetRowsNotMatchedBySourceDeleted=counts["not matched by source", "delete"],
-            numTargetRowsCopied=copied,
-        )
-
-    def _num_rows(self, files: FileSet) -> int:
-        if files.num_rows is not None:
-            return files.num_rows
-        return self._merge.transaction.target.frame(files).count()
+        count_rows(self._merge, touched.files, touched.rows_of_clause)
 
     def _inserted(self, touched: TouchedFiles, tracking: Sequence[TrackingColumn] = ()) -> DataFrame:
         changes = self._merge.transaction.writes_change_data

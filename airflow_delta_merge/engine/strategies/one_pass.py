@@ -13,23 +13,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import raises_merge_errors
-from airflow_delta_merge.engine.kept_join import fits_one_task, is_small, join_in_one_task
+from airflow_delta_merge.engine.changes import (
+    count_rows,
+    remove_files,
+    set_written_metrics,
+    untouched_reason,
+    write_inserts_alone,
+    write_step,
+)
+from airflow_delta_merge.engine.delta_jvm import raises_merge_errors, record_operation
+from airflow_delta_merge.engine.inserts import set_skipping_metrics
 from airflow_delta_merge.engine.matches import clause_counts, rows_of_clause
-from airflow_delta_merge.engine.outer_join import follows_from_the_join, new_rows, with_clauses
+from airflow_delta_merge.engine.outer_join import new_rows, with_clauses
+from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
+from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, WrittenFiles
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.facts import Facts
 
 _log = logging.getLogger(__name__)
+
+_EXPECTED = "every candidate file is expected to be touched"
 
 #: So many rows of candidate files, at most, for each row of the source.
 _TARGET_ROWS_FOR_ONE = 4
@@ -45,48 +59,84 @@ _MOST_ROWS_OF_BROADCAST = 1_000_000
 _BYTES_FOR_ONE_TASK = 2 * 1024 * 1024
 
 
-def is_likely_to_touch_all(merge: MergeContext) -> bool:
-    """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
+class OnePass:
+    """Writes the new files in the pass that joins source and candidate files."""
 
-    A source that is broadcast to many rows is not meant: with it the search for touched files shuffles nothing. Unless
-    little is written for nothing, should a file not be touched after all, there must be a source row for every few rows
-    of the files.
-    """
-    candidates, source = merge.candidates, merge.source
-    taken_by = {each.action for each in merge.clauses_of("matched") if each.condition is None}
-    num_rows = candidates.num_rows or 0
-    if not (taken_by and num_rows and source.num_rows and merge.settings.one_pass):
-        return False
-    if merge.update_only_changed or not follows_from_the_join(merge):
-        return False
-    meets_all = source.num_rows >= candidates.count * max(1, merge.settings.one_pass_from_rows)
-    if is_small(merge):
-        return candidates.count == 1 or meets_all
-    if not meets_all:
-        return False
-    if _is_quickly_broadcast_to(merge):
-        return True
-    is_most = num_rows <= source.num_rows * _TARGET_ROWS_FOR_ONE
-    return is_most and (_is_moderate(merge) or ("update" in taken_by and not source.is_small))
+    executor = "ClassicMergeExecutor"
+
+    def fits(self, facts: Facts) -> str | None:
+        """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
+
+        A source that is broadcast to many rows is not meant: with it the search for touched files shuffles nothing.
+        Unless little is written for nothing, should a file not be touched after all, there must be a source row for
+        every few rows of the files.
+        """
+        if not (facts.source_is_read and facts.shortcuts) or facts.limits_changes:
+            return None
+        if not (facts.takes_all_by and facts.candidate_rows and facts.source_rows) or facts.update_only_changed:
+            return None
+        if facts.deletion_vectors or facts.generates_identity or facts.tracks_rows or not facts.has_equality:
+            return None
+        meets_all = facts.source_rows >= facts.candidate_files * facts.one_pass_from_rows
+        if facts.is_small:
+            return _EXPECTED if facts.candidate_files == 1 or meets_all else None
+        if not meets_all:
+            return None
+        if _is_quickly_broadcast(facts):
+            return _EXPECTED
+        is_most = facts.candidate_rows <= facts.source_rows * _TARGET_ROWS_FOR_ONE
+        is_shuffled_update = "update" in facts.takes_all_by and not facts.source_is_broadcast
+        return _EXPECTED if is_most and (_is_moderate(facts) or is_shuffled_update) else None
+
+    def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
+        """What two phases find: only the pass itself, which writes, could tell that it doesn't hold."""
+        found = TwoPhase().preview(merge, facts, reason, explain=explain)
+        if found.num_touched_files < merge.candidates.count:
+            return found
+        return replace(found, reason=_reason(merge, facts, found.num_touched_files))
+
+    def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome | None:
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"):
+            done = write_in_one_pass(merge, facts)
+        if done is None:
+            return None
+        candidates = merge.candidates
+        set_skipping_metrics(merge, candidates)
+        record_operation(merge.gateway, merge.statement, "findTouchedFiles")
+        if done.written is None:
+            count_rows(merge, merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
+            return Outcome(write_inserts_alone(merge, lambda: merge.source.frame), _reason(merge, facts, 0))
+        record_operation(merge.gateway, merge.statement, write_step(merge))
+        set_written_metrics(merge, done.written)
+        count_rows(merge, candidates, done.rows_of_clause)
+        merge.metrics.set(numTargetRowsInserted=done.inserted_rows)
+        actions = merge.gateway.concat(done.written.actions, remove_files(merge, candidates))
+        return Outcome(actions, _reason(merge, facts, candidates.count), candidates.count)
 
 
-def _is_quickly_broadcast_to(merge: MergeContext) -> bool:
+def _is_quickly_broadcast(facts: Facts) -> bool:
     """Whether the source is broadcast, to so few rows that all of them may be written for nothing."""
-    candidates = merge.candidates
     return (
-        merge.source.is_small
-        and not merge.insert_clauses
-        and candidates.num_bytes <= merge.settings.join_once_bytes * _TIMES_OF_KEPT
-        and (candidates.num_rows or 0) <= _MOST_ROWS_OF_BROADCAST
+        facts.source_is_broadcast
+        and not facts.inserts
+        and facts.candidate_bytes <= facts.small_merge_bytes * _TIMES_OF_KEPT
+        and facts.candidate_rows <= _MOST_ROWS_OF_BROADCAST
     )
 
 
-def _is_moderate(merge: MergeContext) -> bool:
-    return fits_one_task(merge, merge.settings.join_once_bytes * _TIMES_OF_KEPT)
+def _is_moderate(facts: Facts) -> bool:
+    return facts.fits_one_task(facts.small_merge_bytes * _TIMES_OF_KEPT)
+
+
+def _reason(merge: MergeContext, facts: Facts, num_touched: int) -> str:
+    if not num_touched:
+        return untouched_reason(merge)
+    source = "small" if facts.is_small or facts.source_is_broadcast else "large"
+    return f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
 
 
 @dataclass(frozen=True)
-class OnePass:
+class WrittenAtOnce:
     """What came of one pass.
 
     :param written: the new files; None when there are none, since no clause took a row of the target.
@@ -99,12 +149,12 @@ class OnePass:
     inserted_rows: int
 
 
-def write_in_one_pass(merge: MergeContext) -> OnePass | None:
+def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None:
     """Join source and candidate files and write the new files.
 
     :return: None when the merge must take its two phases; nothing that was written here is left then.
     """
-    rows, counted = _joined(merge)
+    rows, counted = _joined(merge, facts)
     try:
         observed, values = merge.gateway.observing(rows, counted)
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
@@ -116,22 +166,22 @@ def write_in_one_pass(merge: MergeContext) -> OnePass | None:
     found, written = values(), merge.transaction.written_files(actions)
     taken = rows_of_clause(found, len(merge.target_clauses))
     if _is_as_expected(merge, found, taken, written.added):
-        return OnePass(written, taken, found["inserted_rows"])
+        return WrittenAtOnce(written, taken, found["inserted_rows"])
     merge.transaction.discard(actions)
     if not any(taken):
-        return OnePass(None, taken, 0)
+        return WrittenAtOnce(None, taken, 0)
     _log.info("Not every candidate file is touched just once, taking two phases")
     return None
 
 
-def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
+def _joined(merge: MergeContext, facts: Facts) -> tuple[DataFrame, list[Any]]:
     """Target rows beside the source rows they match, unmatched source rows if they may be inserted, and aggregates."""
     names = merge.names
     is_one_file = merge.candidates.count == 1
     # Paths are long, and each row is joined with its own.
     file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
     target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
-    rows = with_clauses(merge, _join(merge, target))
+    rows = with_clauses(merge, _join(merge, facts, target))
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
     # Two paths of one hash would make it fewer than the files, which is safe.
     files = F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path))))
@@ -143,15 +193,15 @@ def _joined(merge: MergeContext) -> tuple[DataFrame, list[Any]]:
     ]
 
 
-def _join(merge: MergeContext, target: DataFrame) -> DataFrame:
+def _join(merge: MergeContext, facts: Facts, target: DataFrame) -> DataFrame:
     """All rows of the target, and of the source if they may be inserted; shuffled only if both sides are large."""
     source, condition = merge.source, merge.statement.condition
     if merge.insert_clauses:
         # No broadcast can tell which source rows match nothing.
-        if _is_moderate(merge):
+        if _is_moderate(facts):
             return join_in_one_task(target, source, condition, "full")
         return target.join(source.frame, condition, "full")
-    if is_small(merge) and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
+    if facts.is_small and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
         return join_in_one_task(target, source, condition, "left")
     return target.join(source.for_join(), condition, "left")
 

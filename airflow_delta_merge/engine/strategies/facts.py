@@ -1,0 +1,178 @@
+"""The numbers and flags that decide which strategy a merge takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.config import MergeGuards
+from airflow_delta_merge.engine.pruning import tells_files_apart
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+
+#: To open a file takes longer than to read a small one, and one task opens them one after another. Two phases open each
+#: twice, but by all cores: the more these are, the fewer files are left to one task.
+_FILES_FOR_ONE_CORE = 128
+_FILES_FOR_MANY_CORES = 16
+#: Repeated values take next to nothing in a file, but a row is a row to the task.
+MOST_ROWS = 500_000
+#: A source of fewer bytes than this part of those that are broadcast isn't large.
+_PART_OF_BROADCAST = 4
+#: Beside a table that is so many times as large, a filter of the source's keys spares shuffling most of the table.
+_TABLE_BYTES_FOR_ONE = 4
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a merge before it begins, and once its source was read.
+
+    :param has_guards: whether the source or the changes must be checked before the commit.
+    :param limits_changes: whether guards must know the changes before anything is written.
+    :param shortcuts: whether the session allows shortcuts.
+    :param small_merge_bytes: size up to which a merge is small.
+    :param broadcast_bytes: size up to which a source is broadcast.
+    :param one_pass_from_rows: minimum source rows per candidate file before all files are expected to be touched.
+    :param cores: tasks that run at a time.
+    :param inserts: whether there are insert clauses.
+    :param only_inserts: whether there are no others, and several matches of a source row don't matter.
+    :param inserts_all: whether an insert clause takes every source row without a match.
+    :param takes_all_by: ``update`` or ``delete``, if a clause without a condition does so with all that matches.
+    :param update_only_changed: whether updates leave rows alone that stay the same.
+    :param has_equality: whether the condition compares columns for equality.
+    :param is_partition_a_key: whether it compares a partition column with the source.
+    :param deletion_vectors: whether rows are taken out by deletion vectors.
+    :param generates_identity: whether new rows get identity values.
+    :param tracks_rows: whether the table has row tracking.
+    :param collects_statistics: whether the session collects statistics.
+    :param table_files: number of the table's files.
+    :param table_bytes: their size.
+    :param table_rows: their rows; None where only a Spark job could tell.
+    :param estimated_source_bytes: Spark's estimate of the source; 0 if nothing but inserts ask for it.
+    :param reads_whole_files: whether the source is all of a table or of some files.
+    :param keys_in_any_file: whether it is known that each of the source's keys may be in most files.
+    :param source_is_read: whether what follows is known.
+    :param source_rows: number of source rows.
+    :param source_bytes: their size in memory.
+    :param source_is_broadcast: whether the source is small enough to be broadcast.
+    :param candidate_files: number of files that can hold a match.
+    :param candidate_bytes: their size.
+    :param candidate_rows: their rows; 0 if that isn't known.
+    """
+
+    has_guards: bool = False
+    limits_changes: bool = False
+    shortcuts: bool = True
+    small_merge_bytes: int = 0
+    broadcast_bytes: int = 0
+    one_pass_from_rows: int = 1
+    cores: int = 1
+    inserts: bool = False
+    only_inserts: bool = False
+    inserts_all: bool = False
+    takes_all_by: frozenset[str] = frozenset()
+    update_only_changed: bool = False
+    has_equality: bool = True
+    is_partition_a_key: bool = False
+    deletion_vectors: bool = False
+    generates_identity: bool = False
+    tracks_rows: bool = False
+    collects_statistics: bool = True
+    table_files: int = 0
+    table_bytes: int = 0
+    table_rows: int | None = None
+    estimated_source_bytes: int = 0
+    reads_whole_files: bool = False
+    keys_in_any_file: bool = False
+    source_is_read: bool = False
+    source_rows: int = 0
+    source_bytes: int = 0
+    source_is_broadcast: bool = False
+    candidate_files: int = 0
+    candidate_bytes: int = 0
+    candidate_rows: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether candidate files and source are worth no more than one task, and all their rows may be kept."""
+        return self.fits_one_task(self.small_merge_bytes)
+
+    def fits_one_task(self, most_bytes: int) -> bool:
+        """Whether candidate files and source are so few, and together so small, that one task may join them.
+
+        Without an equality in the condition each row of one side meets each of the other, which is work for all cores.
+        """
+        files = self.candidate_files
+        return (
+            files > 0
+            and (files <= _FILES_FOR_MANY_CORES or files * self.cores <= _FILES_FOR_ONE_CORE)
+            and self.candidate_bytes + self.source_bytes <= most_bytes
+            and self.candidate_rows + self.source_rows <= MOST_ROWS
+            and self.has_equality
+        )
+
+    @property
+    def is_source_large(self) -> bool:
+        """Whether the source is sure to be shuffled: whole files, since of all else Spark knows no size."""
+        least = max(self.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // _TABLE_BYTES_FOR_ONE)
+        return self.has_equality and self.reads_whole_files and self.estimated_source_bytes >= least
+
+
+def facts_before(merge: StartedMerge) -> Facts:
+    """What is known before the source is read."""
+    transaction, statement, settings = merge.transaction, merge.statement, merge.settings
+    table_files, table_bytes = transaction.files.table_size
+    facts = Facts(
+        has_guards=merge.guards != MergeGuards(),
+        limits_changes=bool(merge.guards.fail_if),
+        shortcuts=settings.shortcuts,
+        small_merge_bytes=settings.small_merge_bytes,
+        broadcast_bytes=settings.broadcast_bytes,
+        one_pass_from_rows=max(1, settings.one_pass_from_rows),
+        cores=merge.gateway.default_parallelism,
+        inserts=bool(merge.insert_clauses),
+        only_inserts=merge.only_inserts,
+        inserts_all=any(clause.condition is None for clause in merge.insert_clauses),
+        takes_all_by=frozenset(each.action for each in merge.clauses_of("matched") if each.condition is None),
+        update_only_changed=merge.update_only_changed,
+        has_equality=bool(statement.equalities),
+        is_partition_a_key=any(key.target_name in transaction.partition_columns for key in statement.equalities),
+        deletion_vectors=transaction.writes_deletion_vectors,
+        generates_identity=transaction.generates_identity,
+        tracks_rows=transaction.target.tracks_rows,
+        collects_statistics=merge.gateway.flag("spark.databricks.delta.stats.collect"),
+        table_files=table_files,
+        table_bytes=table_bytes,
+    )
+    may_stream = facts.only_inserts and facts.shortcuts and not facts.has_guards
+    return _with_facts_of_inserts(facts, merge) if may_stream and table_files else facts
+
+
+def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
+    """What is known of rows and sizes without reading the source. Spark plans it for an estimate of its size."""
+    statement = merge.statement
+    facts = replace(facts, table_rows=merge.transaction.files.num_listed_rows)
+    if facts.table_bytes > facts.small_merge_bytes:
+        facts = replace(
+            facts,
+            estimated_source_bytes=statement.estimated_source_bytes,
+            reads_whole_files=statement.reads_whole_files,
+        )
+    if not facts.is_source_large:
+        return facts
+    return replace(facts, keys_in_any_file=not tells_files_apart(statement, merge.transaction))
+
+
+def facts_after(facts: Facts, merge: MergeContext) -> Facts:
+    """The same with what is known once the source was read and the candidate files were chosen."""
+    source, candidates = merge.source, merge.candidates
+    return replace(
+        facts,
+        source_is_read=True,
+        source_rows=source.num_rows,
+        source_bytes=source.num_bytes,
+        source_is_broadcast=source.is_small,
+        candidate_files=candidates.count,
+        candidate_bytes=candidates.num_bytes,
+        candidate_rows=candidates.num_rows or 0,
+    )

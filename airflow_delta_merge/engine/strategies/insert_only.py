@@ -1,0 +1,72 @@
+"""Merges that only insert: source rows that match no target row are appended, nothing is removed or rewritten.
+
+1. Prune: only files whose rows the source's keys can equal are searched.
+2. Anti join: source rows with a match in those files are left out. A small source is broadcast to find its matched
+   rows, so that the target is never shuffled; without a candidate file there is no join at all.
+3. Write: the rows that an insert clause takes are appended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.guards import check_changes
+from airflow_delta_merge.engine.inserts import counted_inserts, set_skipping_metrics, write_inserts
+from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
+from airflow_delta_merge.engine.matches import search_tasks
+from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.facts import Facts
+
+#: To build a hash table of so many source rows and one of their matches takes longer than to shuffle them, if a filter
+#: leaves few of the target's rows to be shuffled with them.
+_MANY_ROWS = 100_000
+
+NO_CANDIDATES = "only insert clauses, and no file can hold a match: the source is appended without a join"
+JOINED = "only insert clauses: the source is joined with the candidate files and appended"
+BROADCAST = "only insert clauses: the source is broadcast to the candidate files and appended"
+
+
+class InsertOnly:
+    """Appends the source rows that match nothing."""
+
+    executor = "InsertOnlyMergeExecutor"
+
+    def fits(self, facts: Facts) -> str | None:
+        if not (facts.source_is_read and facts.only_inserts):
+            return None
+        if facts.candidate_files == 0 or facts.source_rows == 0:
+            return NO_CANDIDATES
+        return BROADCAST if facts.source_is_broadcast else JOINED
+
+    def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
+        unmatched, reason = _unmatched(merge, reason)
+        rows = counted_inserts(merge, unmatched)
+        return Preview(reason, spark_plans={"inserted rows": merge.gateway.explained(rows)} if explain else {})
+
+    def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome:
+        unmatched, reason = _unmatched(merge, reason)
+        check_changes(merge, lambda: unmatched)
+        timed = merge.metrics.phase("rewrite", "rewriteTimeMs")
+        with timed, merge.recorded("writeInsertsOnlyWhenNoMatchedClauses"):
+            return Outcome(write_inserts(merge, unmatched), reason)
+
+
+def _unmatched(merge: MergeContext, reason: str) -> tuple[DataFrame, str]:
+    """The source rows that match no row of the candidate files, and how they are found; sets the metrics of files."""
+    source, candidates = merge.source, merge.candidates
+    set_skipping_metrics(merge, candidates)
+    if reason == NO_CANDIDATES:
+        return source.frame, reason
+    target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
+    if reason == JOINED or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
+        return source.frame.join(target, filtered_condition(merge), "left_anti"), JOINED
+    matched = target.join(source.for_join(), filtered_condition(merge), "inner").select(
+        F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
+    )
+    return merge.source_without(matched), reason

@@ -1,0 +1,120 @@
+"""Inserts of a source that is written as it is read, and not kept.
+
+To keep the source tells which files can hold its keys, and spares their rows' comparison with it. Where there are no
+files, where all are read in no time, or where a large source's keys may be in any of them, that is not worth a job of
+its own and the rows' memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.delta_jvm import record_operation
+from airflow_delta_merge.engine.inserts import append_rows, counted_inserts, set_skipping_metrics
+from airflow_delta_merge.engine.pruning import candidate_files
+from airflow_delta_merge.engine.strategies.facts import MOST_ROWS
+from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_delta_merge.engine.delta_jvm import MergeStep
+    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.strategies.facts import Facts
+
+FIRST_LOAD = "the table has no files: the source is appended as it is read"
+SMALL_TABLE = "only insert clauses and a small table: it is broadcast to the source, which is appended as it is read"
+LARGE_SOURCE = (
+    "only insert clauses and a large source whose keys may be in any file: what is left of it is appended as it is read"
+)
+
+#: Spark takes what it knows nothing of for 8 exabytes. This is more than enough not to bring tasks together.
+_MOST_BYTES = 1 << 50
+
+#: A table that is so many times as large as what is joined once is read whole for a source that is no smaller.
+_TIMES_FOR_LARGE_SOURCE = 4
+
+
+class StreamInserts:
+    """Appends source rows without a match as they are read."""
+
+    executor = "InsertOnlyMergeExecutor"
+
+    def fits(self, facts: Facts) -> str | None:
+        if facts.source_is_read or facts.has_guards or not facts.shortcuts:
+            return None
+        if not (facts.only_inserts if facts.table_files else facts.inserts_all):
+            return None
+        # Values of partition columns keep merges of other partitions out of conflicts, so they must be known. Rows that
+        # get identity values are shuffled to as many tasks as their size asks for.
+        if facts.is_partition_a_key or facts.generates_identity:
+            return None
+        if not facts.collects_statistics:  # these tell how many rows were written
+            return None
+        if not facts.table_files:
+            return FIRST_LOAD
+        if _is_table_small(facts):
+            return SMALL_TABLE
+        return LARGE_SOURCE if facts.is_source_large and facts.keys_in_any_file else None
+
+    def preview(self, merge: StartedMerge, facts: Facts, reason: str, *, explain: bool) -> Preview:
+        rows = counted_inserts(merge, _unmatched_rows(merge, reason))
+        _set_source_metrics(merge, reason)
+        return Preview(reason, spark_plans={"inserted rows": merge.gateway.explained(rows)} if explain else {})
+
+    def run(self, merge: StartedMerge, facts: Facts, reason: str) -> Outcome:
+        with merge.recorded("materializeSource"):
+            pass  # as Delta does for a source that it finds need not be kept
+        step: MergeStep = "writeInsertsOnlyWhenNoMatchedClauses"
+        if not facts.only_inserts:  # into a table without files
+            record_operation(merge.gateway, merge.statement, "findTouchedFiles")
+            step = "writeInsertsOnlyWhenNoMatches"
+        with merge.metrics.phase("rewrite", "rewriteTimeMs"), merge.recorded(step):
+            input_bytes = min(merge.statement.estimated_source_bytes, _MOST_BYTES)
+            added = append_rows(merge, _unmatched_rows(merge, reason), input_bytes=input_bytes)
+        _set_source_metrics(merge, reason)
+        return Outcome(added, reason)
+
+
+def _is_table_small(facts: Facts) -> bool:
+    """Whether to read the whole table takes no longer than to keep the source, by what is known of both.
+
+    Spark may take the source for far larger than it is, so that the table must be one that is read soon in any case.
+    """
+    if facts.table_rows is None or facts.table_rows > MOST_ROWS:
+        return False
+    if facts.table_bytes > facts.small_merge_bytes * _TIMES_FOR_LARGE_SOURCE:
+        return False
+    return facts.table_bytes <= facts.small_merge_bytes or facts.estimated_source_bytes >= facts.table_bytes
+
+
+def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
+    """The source rows that match no row of the table, each computed once; sets the metrics of files.
+
+    For a table with files Delta's metric ``numSourceRows`` is counted as they are computed, as the built-in MERGE does.
+    """
+    statement, transaction = merge.statement, merge.transaction
+    # They count as read, so that of two first loads at a time one is in conflict with the other.
+    candidates = candidate_files(statement, transaction, statement.target_only_conjuncts)
+    set_skipping_metrics(merge, candidates)
+    source = statement.source_frame()
+    if reason == FIRST_LOAD:
+        return source
+    counted = statement.counting_rows(source, "numSourceRows")
+    # Constants of a source that isn't kept reach the scan of the target, where Spark compares them with Parquet's
+    # statistics as they are: wrong for texts that are no UTF-8, and for what some writers write there.
+    target = transaction.target.frame(candidates, reads_all_rows=True)
+    if reason == SMALL_TABLE:
+        target = F.broadcast(target)
+    return counted.join(target, statement.condition, "left_anti")
+
+
+def _set_source_metrics(merge: StartedMerge, reason: str) -> None:
+    """Set the number of source rows, once their unmatched ones were computed."""
+    if reason == FIRST_LOAD:
+        merge.metrics.set(numSourceRows=merge.metrics.values["numTargetRowsInserted"])
+    else:
+        merge.metrics.read_back()
+    merge.metrics.set(operationNumSourceRows=merge.metrics.values["numSourceRows"])
