@@ -126,6 +126,11 @@ def facts_of(commit: Commit) -> dict[str, str]:
     return facts
 
 
+def metrics_of(commit: Commit) -> dict[str, str]:
+    """All that a writer counts and that isn't 0."""
+    return {name: count(value) for name, value in sorted(commit.metrics.items()) if value}
+
+
 def partition_text(partition: Mapping[str, str | None]) -> str:
     """A partition as Delta names its folder."""
     return "/".join(f"{name}={'NULL' if value is None else value}" for name, value in partition.items()) or "(all)"

@@ -80,9 +80,8 @@ def commit_page(details: CommitDetails) -> str:
             for each in details.partitions
         )
         parts += ["<h2>Files by partition</h2>", _table(heads, rows)]
-    if commit.metrics:
-        metrics = ((name, figures.count(value)) for name, value in sorted(commit.metrics.items()))
-        parts += ["<h2>Metrics, by the writer's names</h2>", _facts(metrics)]
+    if metrics := figures.metrics_of(commit):
+        parts += ["<h2>Metrics by the writer's names, without those that are 0</h2>", _facts(metrics.items())]
     return _page(title, parts)
 
 

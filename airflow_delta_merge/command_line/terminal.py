@@ -56,9 +56,9 @@ def print_commit(console: Console, details: CommitDetails) -> None:
     console.print(_pairs(figures.facts_of(commit)))
     if details.partitions:
         console.print(_of_partitions(details))
-    if commit.metrics:
-        console.print(Text("Metrics, by the writer's names", "bold"))
-        console.print(_pairs({name: figures.count(value) for name, value in sorted(commit.metrics.items())}))
+    if metrics := figures.metrics_of(commit):
+        console.print(Text("Metrics by the writer's names, without those that are 0", "bold"))
+        console.print(_pairs(metrics))
 
 
 def print_counts(console: Console, counts: Mapping[str, Any]) -> None:
