@@ -28,36 +28,40 @@ _SPARKLINES: tuple[tuple[str, Callable[[Commit], int], Callable[[int], str]], ..
 )
 
 
+# A log may be anybody's: nothing in it shall steer the terminal. Line feeds stay.
+_CONTROLS = dict.fromkeys([*range(10), *range(11, 32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}")
+
+
 def print_history(console: Console, page: HistoryPage, advice: Sequence[Advice]) -> None:
     """The table in a line, curves of its commits, the commits, and advice."""
-    console.print(Text(page.table.path, "bold"), Text(f"({figures.about(page.table)})"))
+    console.print(_text(page.table.path, "bold"), _text(f"({figures.about(page.table)})"))
     merges = [commit for commit in reversed(page.commits) if commit.operation == "MERGE"]
     if len(merges) > 1 and console.encoding.lower().startswith("utf"):
         _print_sparklines(console, merges)
     if page.commits:
         _print_commits(console, page.commits)
     for note in figures.notes(page):
-        console.print(Text(note))
+        console.print(_text(note))
     for commit in page.commits:
         if commit.trouble:
-            console.print(Text(f"Version {commit.version}: {commit.trouble}"))
+            console.print(_text(f"Version {commit.version}: {commit.trouble}"))
     if advice:
         console.print()
-        console.print(Text("Advice from these numbers", "bold"))
+        console.print(_text("Advice from these numbers", "bold"))
     for each in advice:
-        console.print(Text(f"- {each.text}"))
-        console.print(Padding(Text(f"{each.because} See {each.link}", "dim"), (0, 0, 0, 2)))
+        console.print(_text(f"- {each.text}"))
+        console.print(Padding(_text(f"{each.because} See {each.link}", "dim"), (0, 0, 0, 2)))
 
 
 def print_commit(console: Console, details: CommitDetails) -> None:
     """One commit: what it was, what it did, its files by partition, its result."""
     commit = details.commit
-    console.print(Text(details.table.path, "bold"), Text(f"version {commit.version} of {details.table.version}"))
+    console.print(_text(details.table.path, "bold"), _text(f"version {commit.version} of {details.table.version}"))
     console.print(_pairs(figures.facts_of(commit)))
     if details.partitions:
         console.print(_of_partitions(details))
     if metrics := figures.metrics_of(commit):
-        console.print(Text("Metrics by the writer's names, without those that are 0", "bold"))
+        console.print(_text("Metrics by the writer's names, without those that are 0", "bold"))
         console.print(_pairs(metrics))
 
 
@@ -66,16 +70,16 @@ def print_counts(console: Console, counts: Mapping[str, Any]) -> None:
     for name, value in counts.items():
         if isinstance(value, Mapping):
             continue
-        console.print(Text(f"{name:<32} {value:,}" if type(value) is int else f"{name:<32} {value}"))
+        console.print(_text(f"{name:<32} {value:,}" if type(value) is int else f"{name:<32} {value}"))
 
 
 def _print_sparklines(console: Console, oldest_first: Sequence[Commit]) -> None:
-    console.print(Text(f"Merges, version {oldest_first[0].version} to {oldest_first[-1].version}:"))
+    console.print(_text(f"Merges, version {oldest_first[0].version} to {oldest_first[-1].version}:"))
     for name, value_of, written in _SPARKLINES:
         values = [value_of(commit) for commit in oldest_first]
         if any(values):
             console.print(
-                Text(f"{name:<14}"), Text(figures.sparkline(values), "cyan"), Text(f"up to {written(max(values))}")
+                _text(f"{name:<14}"), _text(figures.sparkline(values), "cyan"), _text(f"up to {written(max(values))}")
             )
 
 
@@ -84,12 +88,12 @@ def _print_commits(console: Console, commits: Sequence[Commit]) -> None:
     rows = [_HEADS, *(_numbers(commit) for commit in commits)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    console.print(Text(f"\n{lines[0]}", "bold"))
+    console.print(_text(f"\n{lines[0]}", "bold"))
     for line, commit in zip(lines[1:], commits, strict=True):
-        console.print(Text(line))
-        what = Text(f"{commit.operation} {figures.moment(commit)} by {figures.who(commit)}", "dim")
+        console.print(_text(line))
+        what = _text(f"{commit.operation} {figures.moment(commit)} by {figures.who(commit)}", "dim")
         console.print(Padding(what, (0, 0, 0, widths[0] + 2)))
-    console.print(Text("files: with a changed row / searched / all before; times in UTC", "dim"))
+    console.print(_text("files: with a changed row / searched / all before; times in UTC", "dim"))
 
 
 def _numbers(commit: Commit) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ def _pairs(facts: Mapping[str, str]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(Text(name), Text(value))
+        table.add_row(_text(name), _text(value))
     return table
 
 
@@ -119,8 +123,12 @@ def _of_partitions(details: CommitDetails) -> Table:
         table.add_column(name, justify="right")
     for each in details.partitions:
         table.add_row(
-            Text(figures.partition_text(each.partition)),
+            _text(figures.partition_text(each.partition)),
             *(figures.count(number) for number in (each.added, each.removed, each.marked)),
             *(figures.size(number) for number in (each.added_bytes, each.removed_bytes)),
         )
     return table
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(text.translate(_CONTROLS), style)

@@ -63,6 +63,19 @@ def test_show_tells_one_commit(table: Path) -> None:
     assert re.search(r"^ ?rows inserted +3$", shown, re.MULTILINE)
 
 
+def test_nothing_in_a_log_steers_the_terminal(table: Path) -> None:
+    said = {
+        "operation": "WRITE\x1b[2J\x9b1m",
+        "engineInfo": "\x1b]0;title\x07",
+        "operationParameters": {"a": "\x1b[2J"},
+    }
+    log_of(table, 6).write_text(json.dumps({"commitInfo": said}) + "\n")
+    for arguments in (["history", table], ["show", table, "6"]):
+        shown = on_a_terminal(*arguments)
+        assert "WRITE\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}1m" in shown
+        assert not set(map(chr, [*range(10), *range(11, 32), *range(127, 160)])) & set(shown)
+
+
 class _Page(HTMLParser):
     """Looks whether each tag is closed, and keeps addresses."""
 
