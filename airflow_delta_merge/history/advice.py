@@ -200,6 +200,8 @@ def deletion_vectors(table: Table, commits: Sequence[Commit]) -> Advice | None:
 
 def compaction(table: Table, commits: Sequence[Commit]) -> Advice | None:
     """The newest merge has found many small files, and no later commit has removed any."""
+    if not commits or commits[0].version != table.version:  # an older page says nothing of the table as it is
+        return None
     for commit in commits:
         result = commit.result
         if result is not None:

@@ -155,7 +155,9 @@ MANY: dict[str, Any] = {"files_before_skipping": 100, "bytes_before_skipping": 1
     ],
 )  # fmt: skip
 def test_compaction(said: dict[str, Any], later: list[Commit], given: bool) -> None:
-    assert names(TABLE, [*later, merge(1, **{**MANY, **said})]) == ["compaction"] * given
+    commits = [*later, merge(1, **{**MANY, **said})]
+    assert names(replace(TABLE, version=commits[0].version), commits) == ["compaction"] * given
+    assert names(TABLE, commits) == [], "an older page says nothing of the table as it is"
 
 
 def rewriting(version: int, digest: str = "d", statistics: str = "{min 1}", **said: Any) -> Commit:
