@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DeltaMergeError, OutputError) as error:
         print(f"airflow-delta-merge: {error}", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        print("airflow-delta-merge: interrupted", file=sys.stderr)
+        return FAILED
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
