@@ -31,6 +31,8 @@ def size(number: int | None) -> str:
 def duration(milliseconds: int | None) -> str:
     if milliseconds is None:
         return NONE
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
     seconds = milliseconds / 1000
     if seconds < 99.95:
         return f"{seconds:.1f} s"

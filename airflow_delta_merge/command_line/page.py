@@ -53,7 +53,7 @@ def history_page(page: HistoryPage, advice: Sequence[Advice]) -> str:
     if merges:
         parts += [
             _chart("Rows changed by merge", merges, _ROWS[:3], figures.count),
-            _chart("Rows written by merge, with the copied ones", merges, _ROWS, figures.count),
+            _chart("Rows by merge, with the copied ones", merges, _ROWS, figures.count),
             _chart("Files of the table by merge", merges, _FILES, figures.count),
             _chart("Time by merge and phase", merges, [_phase(name) for name in figures.PHASES], figures.duration),
             _chart("Bytes written by merge", merges, _BYTES, figures.size),
@@ -111,7 +111,9 @@ def _chart(
     values: Sequence[tuple[str, _Value]],
     written: Callable[[int | None], str],
 ) -> str:
-    """A chart, and the same numbers as a table."""
+    """A chart, and the same numbers as a table; nothing where all are 0."""
+    if not any(value(commit) for _, value in values for commit in merges):
+        return ""
     labels = [f"v{commit.version}" for commit in merges]
     series = [Series(name=each, values=[value(commit) for commit in merges]) for each, value in values]
     rows = ((*(written(value(commit)) for _, value in values), f"version {commit.version}") for commit in merges)

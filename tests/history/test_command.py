@@ -226,8 +226,8 @@ def test_numbers_are_written_as_people_read_them() -> None:
     assert [size(number) for number in (0, 999, 1000, 99_949, 99_950, 999_499, 14_021_397, None)] == [
         "0 B", "999 B", "1.0 kB", "99.9 kB", "100 kB", "999 kB", "14.0 MB", "-"
     ]  # fmt: skip
-    assert [duration(number) for number in (0, 1234, 99_949, 100_000, 3_600_000)] == [
-        "0.0 s", "1.2 s", "99.9 s", "1 min 40 s", "60 min 0 s"
+    assert [duration(number) for number in (0, 999, 1234, 99_949, 100_000, 3_600_000)] == [
+        "0 ms", "999 ms", "1.2 s", "99.9 s", "1 min 40 s", "60 min 0 s"
     ]  # fmt: skip
     assert [sparkline(values) for values in ([0, 1, 7, 8], [0, 0], [])] == ["▁▂██", "▁▁", ""]
 
