@@ -130,7 +130,7 @@ def test_a_clustered_table_is_told_to_be_optimized() -> None:
 def test_partition_in_on(predicate: str, searched: int, given: bool) -> None:
     metrics = {"numTargetPartitionsAfterSkipping": searched, "numTargetPartitionsRemovedFrom": 2}
     commits = [replace(each, parameters={"predicate": predicate}) for each in several(3, **SEARCHING, metrics=metrics)]
-    assert names(replace(TABLE, partition_columns=("day",)), commits) == ["partition-in-on"] * given
+    assert names(replace(TABLE, partition_columns=("DAY",)), commits) == ["partition-in-on"] * given
 
 
 MANY: dict[str, Any] = {"files_before_skipping": 100, "bytes_before_skipping": 100 * 16 * MB - 1}
@@ -180,6 +180,11 @@ def test_the_same_source_again() -> None:
 
 def test_equal_rows_of_another_source_are_only_a_case_for_update_only_changed() -> None:
     assert names(TABLE, [rewriting(3, "c"), rewriting(2, "b"), rewriting(1, "a")]) == ["update-only-changed"]
+
+
+def test_another_number_of_source_rows_is_another_source() -> None:
+    commits = [rewriting(3, metrics={"numSourceRows": 11}), rewriting(2), rewriting(1)]
+    assert names(TABLE, commits) == ["update-only-changed"]
 
 
 @pytest.mark.parametrize(
