@@ -6,9 +6,9 @@ Spark has every other jar Delta needs, so these are enough on ``spark.jars``: fo
 They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
 On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
 
-``python -m airflow_delta_merge.jars`` fetches what is missing and prints the paths, separated by commas. With
-``--s3a``, ``--azure`` or ``--gcs`` it does the same for a store's driver (:mod:`airflow_delta_merge.store_drivers`),
-whose jars lie in the same folder.
+``airflow-delta-merge jars`` (``python -m airflow_delta_merge.jars`` is the same) fetches what is missing and prints the
+paths, separated by commas. With ``--s3a``, ``--azure`` or ``--gcs`` it does the same for a store's driver
+(:mod:`airflow_delta_merge.store_drivers`), whose jars lie in the same folder.
 """
 
 from __future__ import annotations
@@ -258,14 +258,16 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
-    parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`run`."""
     parser.add_argument("--s3a", action="append_const", dest="stores", const="S3A", help="those for S3 too")
     parser.add_argument("--azure", action="append_const", dest="stores", const="ABFS", help="those for Azure too")
     parser.add_argument("--gcs", action="append_const", dest="stores", const="GCS", help="those for Google too")
     parser.add_argument("--spark", help="the version of Spark they are for; by default that of this environment's")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         found = delta_jars(options.spark)
@@ -279,6 +281,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(",".join(found))
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What ``python -m`` runs."""
+    parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
+    add_options(parser)
+    return run(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ TESTS_FOR_LOWEST = (
     "tests/airflow/test_sensor.py",
     "tests/airflow/test_table_sensor.py",
     "tests/airflow/test_watcher.py",
+    "tests/history/test_advice.py",
+    "tests/history/test_command.py",
+    "tests/history/test_table_history.py",
+    "tests/history/test_terminal_page.py",
 )
 NOT_FOR_LOWEST = {
     "tests/airflow/test_assets.py::test_a_secret_does_not_get_into_it": "Airflow 3.1 warns in other words",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_delta_merge.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.history import log_reader
 from airflow_delta_merge.hooks.stores.connections import StoreConnections
 from airflow_delta_merge.hooks.stores.fields import StoreAccessError
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# A log that is listed while somebody commits may lack a file in the middle, which deltalake takes for a broken log.
-_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
-_INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
 # How many commits are looked through for a record, the newest first; then all that the log still has.
 _COMMITS_AT_FIRST = 100
 #: How many new commits are looked at one by one.
@@ -151,48 +148,12 @@ def read_log(table: StoredTable, look: Callable[[DeltaTable], _T | None]) -> _T 
     :raises AirflowException: when the log can't be read, at the last of several looks either, or the connection can't.
     """
     try:
-        from deltalake.exceptions import DeltaError
-    except ImportError as error:
-        raise AirflowFailException(
-            f"The log of {table.path} is read by deltalake, which is missing. {_INSTALL}"
-        ) from error
-    try:
         storage_options = {**table.deltalake_options(), **table.storage_options}
-    except StoreAccessError as error:
+        return log_reader.read_log(table.path, storage_options, look)
+    except log_reader.UnreadableTableError as error:
+        raise AirflowFailException(str(error)) from error
+    except (log_reader.TableLogError, StoreAccessError) as error:
         raise AirflowException(str(error)) from error
-    for pause in _PAUSES_SECONDS:
-        try:
-            return _read_once(table.path, storage_options, look)
-        except DeltaError:
-            time.sleep(pause)
-    try:
-        return _read_once(table.path, storage_options, look)
-    except DeltaError as error:
-        (what, *_) = str(error).splitlines()  # the rest are frames without names
-        raise AirflowException(
-            f"The log of {table.path} can't be read, tried {len(_PAUSES_SECONDS) + 1} times: {what} Is the storage "
-            "reachable with these storage_options, and can Spark read the table?"
-        ) from error
-
-
-def _read_once(path: str, storage_options: Mapping[str, str], look: Callable[[DeltaTable], _T | None]) -> _T | None:
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
-
-    options = dict(storage_options) or None
-    if not DeltaTable.is_deltatable(path, options):
-        return None
-    try:
-        return look(DeltaTable(path, storage_options=options))
-    except TableNotFoundError:  # dropped since
-        return None
-    except DeltaError as error:
-        if not isinstance(error, DeltaProtocolError) and "Unsupported" not in str(error):
-            raise
-        raise AirflowFailException(
-            f"This release of deltalake can't read {path}: {error}. Upgrade it, or wait for a merge's task, by "
-            "DeltaMergeSensor without path."
-        ) from error
 
 
 def _last_update(table: DeltaTable) -> int:

@@ -1,0 +1,137 @@
+"""The command ``airflow-delta-merge``: a table's merges, a merge by a config file, and what Spark needs for it.
+
+Each sub-command imports what it needs when it runs, so that ``history`` of a local table starts without Airflow and
+without pyspark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from airflow_delta_merge.command_line.output import OutputError, add_output_options
+from airflow_delta_merge.exceptions import DeltaMergeError
+
+#: Exit codes: of a command that failed, which says a sentence on stderr; of one that was used wrongly argparse's 2.
+FAILED = 1
+_PAGE = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command; 0 when all went well, 1 after a sentence on stderr, 2 after one about wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (DeltaMergeError, OutputError) as error:
+        print(f"airflow-delta-merge: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("airflow-delta-merge: interrupted", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="airflow-delta-merge",
+        description="Look at the merges of a Delta table, run a merge, prepare a machine for merges.",
+        epilog="Exit codes: 0 done, 1 failed with a sentence on stderr, 2 wrong usage.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_history(commands)
+    _add_show(commands)
+    _add_merges(commands)
+    _add_preparations(commands)
+    return parser
+
+
+def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    history = commands.add_parser("history", help="a table's commits, the newest first, and advice from their numbers")
+    _add_table(history)
+    history.add_argument(
+        "--limit", type=_positive, default=_PAGE, help="at most so many commits (default: %(default)s)"
+    )
+    history.add_argument("--before", type=int, metavar="VERSION", help="only commits before this version")
+    add_output_options(history, page=True)
+    history.set_defaults(run=_history)
+
+
+def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    show = commands.add_parser("show", help="one commit: its merge's whole result, and its files by partition")
+    _add_table(show)
+    show.add_argument("version", type=int, help="the version that the commit made")
+    add_output_options(show, page=True)
+    show.set_defaults(run=_show)
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", help="the table's folder or URI")
+    parser.add_argument(
+        "--conn-id",
+        help="for a table in a store: an Airflow connection to it (aws, wasb, adls, google_cloud_platform), or the "
+        "merges' own (delta_merge, spark), which names one",
+    )
+    parser.add_argument(
+        "--storage-options", metavar="FILE", help="for a table in a store: JSON file of deltalake's storage options"
+    )
+
+
+def _add_merges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, text in (
+        ("plan", "count what a merge would do, and commit nothing"),
+        ("run", "run a merge and commit it"),
+    ):
+        parser = commands.add_parser(name, help=text)
+        parser.add_argument("config", help="file with the merge's config, in JSON or YAML")
+        parser.add_argument(
+            "--conn-id", help="the Airflow connection that says where Spark runs (default: on this machine)"
+        )
+        add_output_options(parser, page=False)
+        parser.set_defaults(run=_merges)
+
+
+def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from airflow_delta_merge import jars
+
+    parser = commands.add_parser("jars", help="fetch the jars that merges need and print their paths")
+    jars.add_options(parser)
+    parser.set_defaults(run=jars.run)
+    parser = commands.add_parser(
+        "class-archive", help="make an archive of classes from which a local Spark starts sooner"
+    )
+    parser.set_defaults(run=_class_archive)
+
+
+def _history(options: argparse.Namespace) -> int:
+    from airflow_delta_merge.command_line.histories import history
+
+    return history(options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from airflow_delta_merge.command_line.histories import show
+
+    return show(options)
+
+
+def _merges(options: argparse.Namespace) -> int:
+    from airflow_delta_merge.command_line.merges import merges
+
+    return merges(options)
+
+
+def _class_archive(options: argparse.Namespace) -> int:
+    from airflow_delta_merge import class_archive
+
+    return class_archive.main()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number

@@ -1,0 +1,40 @@
+"""Airflow's connections for the command line; whoever imports this has an Airflow."""
+
+from __future__ import annotations
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.hooks.connection import CONNECTION_TYPE, ConnectionSettings
+from airflow_delta_merge.hooks.stores.connections import StoreConnections
+
+#: Which store a connection of a type is for.
+_STORES = {
+    "aws": "aws_conn_id",
+    "wasb": "azure_conn_id",
+    "adls": "azure_conn_id",
+    "google_cloud_platform": "gcp_conn_id",
+}
+
+
+class StoreConnectionError(DeltaMergeError):
+    """There is no such connection, or it leads to no store."""
+
+
+def storage_options_of(conn_id: str) -> dict[str, str]:
+    """Storage options for ``deltalake``, by a connection to a store or by one for merges that names such.
+
+    :raises DeltaMergeError: when there is no such connection, or it can't be used.
+    """
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise StoreConnectionError(f"There is no Airflow connection {conn_id!r}.") from error
+    if connection.conn_type in (CONNECTION_TYPE, "spark"):
+        return ConnectionSettings.of(connection).stores.deltalake_options()
+    if connection.conn_type not in _STORES:
+        known = ", ".join([*_STORES, CONNECTION_TYPE, "spark"])
+        raise StoreConnectionError(
+            f"The connection {conn_id!r} is of type {connection.conn_type!r}, which leads to no store; known: {known}."
+        )
+    return StoreConnections(**{_STORES[connection.conn_type]: conn_id}).deltalake_options()

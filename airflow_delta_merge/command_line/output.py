@@ -1,0 +1,56 @@
+"""Where what a sub-command found goes: to a terminal, as JSON to whatever reads it, or into a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class OutputError(Exception):
+    """The file for the page can't be written."""
+
+
+def add_output_options(parser: argparse.ArgumentParser, *, page: bool) -> None:
+    """Add ``--json`` and, where there is a page, ``--output``."""
+    parser.add_argument("--json", action="store_true", help="print JSON, as happens anyway when nobody looks")
+    if page:
+        parser.add_argument(
+            "--output", metavar="FILE.html", type=_page, help="write a page with charts, which needs no network"
+        )
+
+
+def console_for(options: argparse.Namespace) -> Console | None:
+    """The terminal to print to; None when JSON is wanted, or standard output is no terminal."""
+    from rich.console import Console
+
+    if options.json or not sys.stdout.isatty():
+        return None
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def print_json(data: Any) -> None:
+    """Print JSON in lines that people can read, too."""
+    print(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def write_page(path: Path, html: str) -> None:
+    """Write a page.
+
+    :raises OutputError: when it can't be written.
+    """
+    try:
+        path.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} can't be written: {error.strerror}.") from error
+
+
+def _page(text: str) -> Path:
+    if not text.endswith((".html", ".htm")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a page: let it end with .html")
+    return Path(text)
