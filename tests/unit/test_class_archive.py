@@ -70,9 +70,7 @@ def test_progress_is_told_while_it_is_made(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(class_archive.log, "info", tell)
     monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 20)
-    script = (
-        "echo 'Progress: One.'; while [ ! -e $0/told ]; do sleep .05; done; echo Spark; echo 'Progress: Two.'; exit 3"
-    )
+    script = "echo 'Progress: One.'; while [ ! -e $0/told ]; do sleep .1; done; echo 'Progress: Two.'; exit 3"
     command = ["sh", "-c", script, str(tmp_path)]
     assert class_archive._run_telling_progress(command, {"PATH": "/usr/bin:/bin"})[0] == 3
     assert told == ["One.", "Two."]
