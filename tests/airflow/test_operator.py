@@ -456,8 +456,8 @@ def test_secrets_inside_a_text_are_masked(text: str, secrets: list[str]) -> None
 
 def test_a_password_inside_a_url_is_hidden_where_airflow_shows_it() -> None:
     """By Airflow's own masker, in the rendered fields that the UI shows and in what a log would say."""
+    from airflow.providers.common.compat.sdk import redact
     from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
-    from airflow.sdk.log import redact
 
     url = "jdbc:postgresql://db/shop?user=ada&password={{ conn_password }}"
     merge = operator(source={"path": "/in", "format": "jdbc", "options": {"url": url}}, name="merge")
