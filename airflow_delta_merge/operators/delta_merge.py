@@ -376,9 +376,9 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.operators.task_history import seconds_of_last_run
 
         configs = self._merge_configs()
+        self._announce_merges(configs)
         settings = self.hook.settings
         self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
-        self._announce_merges(configs)
         identity = self._identity(context) if self.exactly_once else None
         lineage = is_lineage_sent()
         with kept_at_the_end(self, context):
