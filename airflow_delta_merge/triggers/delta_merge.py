@@ -90,14 +90,10 @@ class _ApplicationTrigger(BaseTrigger, ABC):
         return end
 
     async def _end_and_say(self, why: str) -> ApplicationEnd | None:
-        """End the application and clear up; say so, if it was there to be ended."""
-        runs = await asyncio.to_thread(self._runs)
-        if runs:
-            self.log.info("Ending Spark, as %s.", why)
-        ended = await self._end()
-        if runs and ended is not None:
-            self.log.info("Spark was ended. What it has not committed is not in the table.")
-        return ended
+        """End the application and clear up; say so before, if it is there to be ended: Airflow may not wait for it."""
+        if await asyncio.to_thread(self._runs):
+            self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
+        return await self._end()
 
     async def _is_deferred(self) -> bool:
         """Whether Airflow still has the task as deferred: then nobody wanted its end."""
