@@ -20,8 +20,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.jars import FOLDER_VARIABLE, delta_jars, jars_folder
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SECONDS_TO_MAKE = 900
+#: How the lines begin by which the Spark that loads the classes tells where it is.
+_PROGRESS = "Progress: "
 
 #: Merges whose classes are worth to have: a new table, all kinds of clauses, with and without deletion vectors, from
 #: files and by the ways that small and larger merges take.
@@ -78,6 +83,7 @@ def make_archive() -> Path:
     """
     _, java_version = check_java()
     jars, path = delta_jars(), archive_path(java_version)
+    log.info("Spark merges into small tables, so that Java loads what merges need; it takes a minute or two.")
     try:
         folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -113,15 +119,30 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
         "SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={archive}" "-Djava.io.tmpdir={folder}"',
     }
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_SECONDS_TO_MAKE, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        exit_code, told = _run_telling_progress(command, environment)
+    except OSError as error:
         raise ClassArchiveError(f"Spark could not be run to load its classes: {error}") from error
-    if done.returncode:
-        last = "\n".join(done.stderr.strip().splitlines()[-5:])
+    if exit_code:
+        last = "\n".join(told.strip().splitlines()[-5:])
         raise ClassArchiveError(f"Spark could not be run to load its classes. It said:\n{last}")
-    return done.stdout + done.stderr
+    return told
+
+
+def _run_telling_progress(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command and log the progress that it tells; its exit code, and all that it printed."""
+    start, told = time.monotonic(), []
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        deadline = threading.Timer(_SECONDS_TO_MAKE, process.kill)
+        deadline.start()
+        try:
+            for line in process.stdout or ():
+                told.append(line)
+                if line.startswith(_PROGRESS):
+                    log.info("%4.0f s  %s", time.monotonic() - start, line.removeprefix(_PROGRESS).rstrip())
+        finally:
+            deadline.cancel()
+    return process.returncode, "".join(told)
 
 
 def merge_for_classes(folder: str) -> None:
@@ -131,16 +152,24 @@ def merge_for_classes(folder: str) -> None:
     spark: SparkSession = job.start_session()
     try:
         source = f"{folder}/source"
+        _tell("Spark runs.")
         spark.sql(_SOURCE).write.parquet(source)
+        merges = 3 * len(_MERGES)
         for number, vectors in enumerate(("false", "true", "false")):
             table = f"delta.`{folder}/table{number}`"
             spark.sql(_CREATE.format(t=table, vectors=vectors))
-            for merge in _MERGES:
+            for nth, merge in enumerate(_MERGES, number * len(_MERGES) + 1):
+                _tell(f"Merge {nth} of {merges}.")
                 engine.merge_sql(spark, merge.format(t=table, s=f"parquet.`{source}`"))
             for name in _SETTINGS:
                 spark.conf.set(name, "0")
     finally:
         spark.stop()
+    _tell("The merges are done; Java writes the archive, some 200 MB.")
+
+
+def _tell(what: str) -> None:
+    print(f"{_PROGRESS}{what}", flush=True)
 
 
 def main() -> int:

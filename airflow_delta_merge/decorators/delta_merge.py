@@ -95,7 +95,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
     def _merge_config(self) -> MergeConfig | MergeStatement:
         return self._returned if self._returned is not None else super()._merge_config()
 
-    def dry_run(self) -> None:
+    def dry_run(self, **_: Any) -> None:
         """Refuse: what would be merged is known only from the function, which may do more than tell it."""
         raise NotImplementedError(
             f"{_name(self.python_callable)} is not called for a dry run: call it yourself, and give what it returns to "
@@ -144,7 +144,8 @@ def delta_merge_task(
     in a source are rendered, a whole merge is taken as it is.
 
     :param python_callable: the function.
-    :param multiple_outputs: whether each number of the result has an XCom of its own, as by default.
+    :param multiple_outputs: whether each entry of the result has an XCom of its own; by default only the counts of rows
+        and touched files have one.
     :param kwargs: the operator's arguments, without ``source`` and ``sql``.
     :raises MergeConfigError: for what no run could make right.
     """
@@ -157,7 +158,7 @@ def delta_merge_task(
         _check_parts({**parts, "window": window_template(kwargs.get("window"))})
     return task_decorator_factory(
         python_callable=python_callable,
-        multiple_outputs=True if multiple_outputs is None else multiple_outputs,
+        multiple_outputs=bool(multiple_outputs),
         decorated_operator_class=_DeltaMergeDecoratedOperator,
         **kwargs,
     )

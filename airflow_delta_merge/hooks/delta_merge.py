@@ -29,6 +29,7 @@ from airflow_delta_merge.hooks.errors import (
 from airflow_delta_merge.hooks.kept_application import KeptApplication
 from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
 from airflow_delta_merge.hooks.preparation import Preparation
+from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.hooks.spark_application import ApplicationEnd
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
@@ -68,7 +69,7 @@ class DeltaMergeHook(BaseHook):
     :param name: the name of the Spark application.
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
-    :param verbose: whether spark-submit tells what it was given.
+    :param verbose: whether spark-submit tells what it was given, and the log has every line that Spark prints.
     :ivar preparation: makes its spark-submits.
     """
 
@@ -229,7 +230,9 @@ class DeltaMergeHook(BaseHook):
         """
         outcome = self._run(config, None, ["--dry-run", *(["--explain"] if explain else [])])
         with raised_for_airflow():
-            return MergePlan.from_dict(outcome["plan"])
+            plan = MergePlan.from_dict(outcome["plan"])
+        # Paths stand in them, and whoever asked may keep them anywhere.
+        return replace(plan, spark_plans={name: str(redact(text)) for name, text in plan.spark_plans.items()})
 
     def _run(
         self,
@@ -238,13 +241,19 @@ class DeltaMergeHook(BaseHook):
         arguments: list[str],
         on_application: Callable[[SparkApplication], None] | None = None,
     ) -> dict[str, Any]:
+        self._mask_secrets(merges)
         try:
             with raised_for_airflow(), staged(merges, identity) as staging:
                 self._running = submit = self.preparation.for_merge(staging, arguments, on_application)
                 end = self._end_of(submit, staging)
-                return outcome_of(end, _targets(merges), killed=submit.killed, exactly_once=identity is not None)
+                told = {"killed": submit.killed, "exactly_once": identity is not None}
+                return outcome_of(end, _targets(merges), **told, conn_id=self.conn_id)
         finally:
             self._running = None
+
+    def _mask_secrets(self, merges: Merges) -> None:
+        """Let Airflow mask the secrets that Spark gets to know, also where no operator has done so."""
+        mask_secrets(json.loads(to_json(merges)), self.preparation.conf)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
         exit_code, error = self._submit(submit, staging), None
@@ -253,7 +262,7 @@ class DeltaMergeHook(BaseHook):
             if error is None and not staging.result.exists():
                 error = "Spark left no result; the reason stands in the log of its driver, on the cluster."
         return ApplicationEnd(
-            outcome=staging.read_outcome(), exit_code=exit_code, last_line=submit.last_line, error=error
+            outcome=staging.read_outcome(), exit_code=exit_code, reason=submit.output.reason, error=error
         )
 
     def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
@@ -269,7 +278,7 @@ class DeltaMergeHook(BaseHook):
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_result_fetcher())) != 0:
-            return f"its result could not be fetched from {cluster_mode.result}: {fetching.last_line}"
+            return f"its result could not be fetched from {cluster_mode.result}: {fetching.output.reason}"
         return None
 
     def start(
@@ -299,6 +308,7 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when it can't be started.
         """
         arguments = _arguments(max_commit_attempts, lineage=lineage)
+        self._mask_secrets(merges)
         with raised_for_airflow():
             if self.preparation.unprepared().is_cluster:
                 return self._start_on_cluster(merges, identity, arguments, on_application)
@@ -318,7 +328,7 @@ class DeltaMergeHook(BaseHook):
         if exit_code != 0:
             submit.end_on_cluster()  # YARN may have taken it all the same
             told = {"killed": submit.killed, "exactly_once": identity is not None}
-            raise error_of_exit(exit_code, submit.last_line, _targets(merges), **told)
+            raise error_of_exit(exit_code, submit.output.reason, _targets(merges), **told, conn_id=self.conn_id)
         assert submit.cluster_mode is not None
         return SubmittedApplication(submit.cluster_mode, submit.application)
 
@@ -334,7 +344,10 @@ class DeltaMergeHook(BaseHook):
                 return found
             secrets_in = [json.loads(to_json(merges)), *self.preparation.given_properties()]
             self._kept = KeptApplication(staging.folder)
-            return KeptApplication.start(staging, command, submit.environment(), secrets_in)
+            submit.open_log()
+            return KeptApplication.start(
+                staging, command, submit.environment(), secrets_in, submit.spark_log, verbose=submit.verbose
+            )
         except BaseException:
             KeptApplication(staging.folder).end()
             raise
@@ -390,7 +403,7 @@ class DeltaMergeHook(BaseHook):
         :param on_lineage: called with where the target's columns come from, if the application told it.
         :raises DeltaMergeException: as :meth:`merge` does.
         """
-        outcome = outcome_of(end, target, killed=False, exactly_once=exactly_once)
+        outcome = outcome_of(end, target, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)
         return result_of(outcome, on_lineage)
 
     def results_of(
@@ -405,7 +418,8 @@ class DeltaMergeHook(BaseHook):
 
         :param targets: their target, or how many there are, for sentences.
         """
-        return results_of(outcome_of(end, targets, killed=False, exactly_once=exactly_once), on_lineage)
+        outcome = outcome_of(end, targets, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)
+        return results_of(outcome, on_lineage)
 
     def on_kill(self) -> None:
         """End the Spark application of the merge that runs, if one does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +23,30 @@ _LASTING_CLASSES = ("0A", "21", "22", "23", "42", "P0")
 _PASSING_STATES = ("42P01", "42K03", "42704")
 # What to do about the errors people meet most, by the beginning of their condition; Delta and Spark say what is wrong.
 _ADVICE = {
-    "DELTA_TABLE_NOT_FOUND": "Create it as a Delta table first (CREATE TABLE … USING delta), or mend target.",
+    "DELTA_TABLE_NOT_FOUND": "Create it as a Delta table first (CREATE TABLE … USING delta), or correct the name.",
     "TABLE_OR_VIEW_NOT_FOUND": "Check its name, and that this Spark has the catalog it is in.",
-    "PATH_NOT_FOUND": "Check the path in target and source, and that it can be read from where Spark runs.",
+    "PATH_NOT_FOUND": "Check the path in source, and that it can be read from where Spark runs.",
     "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Leave one source row for each key, e.g. by source_dedupe.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Check the columns in on and clauses against both sides.",
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
+}
+# What a missing target needs most often.
+_MISSING = ("DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND")
+_ADVICE_FOR_MISSING_TARGET = (
+    "If the target doesn't exist yet, set create_table=True: the merge then makes it with the source's columns (a "
+    "statement by sql= needs a CREATE TABLE before it). If it exists, check target, and that Spark can read it from "
+    "where it runs."
+)
+# Spark's plan below an error's sentences: lines that begin with :- or +-, and the one above them.
+_PLAN = re.compile(r"\n[^\n]*(?:\n[ :]*[:+]- [^\n]*)+\s*$")
+# What to do about what spark-submit says before any merge begins.
+_HINTS = {
+    r"HADOOP_CONF_DIR|YARN_CONF_DIR": "The Airflow connection {conn_id!r} points to YARN. To run Spark on the worker, "
+    "put local[*] into its host, or delete it if it is spark_default. To use YARN, let HADOOP_CONF_DIR name the folder "
+    "of the cluster's configuration on the worker.",
+    r"unresolved dependency": "Check the coordinates in packages, and that the worker reaches the repository.",
+    r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Look at driver_memory.",
 }
 _LASTING_TYPES = (
     "MergeConfigError",
@@ -80,15 +98,28 @@ def target_or_number(targets: Sequence[MergeTarget]) -> str:
 def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
     """The Airflow error for the ``error`` part of a job's result file."""
     condition, sql_state = error.get("condition"), error.get("sql_state")
-    message = str(error.get("message") or "no reason was given.")
+    message = _PLAN.sub("", str(error.get("message") or "no reason was given."))
     suffix = f" [{condition}]" if condition and condition not in message else ""
     advice = next((text for start, text in _ADVICE.items() if str(condition).startswith(start)), "")
+    if str(condition).startswith(_MISSING) and _is_about(target, message):
+        advice = _ADVICE_FOR_MISSING_TARGET
     cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
     if error.get("type") == "EmptySourceError":
         cls = EmptySourceException
     return cls(
         f"The merge into {target} failed: {message}{suffix} {advice}".rstrip(), condition=condition, sql_state=sql_state
     )
+
+
+def _is_about(target: str, message: str) -> bool:
+    """Whether a message about something missing means the target.
+
+    :param target: as the statement names it: ``delta.`/path` `` or a table's quoted name.
+    """
+    path = target.removeprefix("delta.").strip("`") if target.startswith("delta.`") else None
+    if path is None:
+        return re.search(rf"(?:^|[^.])(?:`spark_catalog`\.)?{re.escape(target)}(?![.`])", message) is not None
+    return re.search(rf"(?:^|[\s`:]){re.escape(path)}/?(?:\.?(?:\s|$)|`)", message) is not None
 
 
 def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> DeltaMergeException:
@@ -106,9 +137,13 @@ def _is_lasting(error: Mapping[str, Any]) -> bool:
 
 
 def error_of_exit(
-    exit_code: int, last_line: str, target: str, *, killed: bool, exactly_once: bool
+    exit_code: int, reason: str, target: str, *, killed: bool, exactly_once: bool, conn_id: str
 ) -> DeltaMergeException:
-    """The Airflow error for a spark-submit that ended without a result file."""
+    """The Airflow error for a spark-submit that ended without a result file.
+
+    :param reason: why, as its output tells; empty when it told nothing.
+    :param conn_id: the connection that said where Spark runs.
+    """
     what = f"The merge into {target} was not completed: "
     check = _where_to_look(exactly_once)
     if killed:
@@ -122,9 +157,11 @@ def error_of_exit(
                 "driver_memory."
             )
         return DeltaMergeException(f"{what}Spark was killed from outside by {name}.{hint} {check}")
-    said = f" It last said: {last_line}" if last_line else ""
+    if not reason:
+        reason = "it gave no reason. Its own log, which this log names, may tell more."
+    hint = next((text.format(conn_id=conn_id) for pattern, text in _HINTS.items() if re.search(pattern, reason)), "")
     return DeltaMergeException(
-        f"{what}Spark ended with exit code {exit_code} and left no result; the reason stands in its output above.{said}"
+        f"{what}Spark ended with exit code {exit_code} and left no result: {reason} {hint}".rstrip()
     )
 
 

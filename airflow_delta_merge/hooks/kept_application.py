@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from airflow_delta_merge.hooks.application_keeper import (
 )
 from airflow_delta_merge.hooks.secrets import masked_parts
 from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.hooks.spark_log import SparkLog
+from airflow_delta_merge.hooks.spark_output import SparkOutput
 from airflow_delta_merge.hooks.staging import Staging, each_of, own_folders
 from airflow_delta_merge.identity import MergeIdentity
 
@@ -39,6 +41,7 @@ LONGEST_LINEAGE = 64 * 1024
 
 _SECRETS = "secrets.json"
 _STARTED_AS = "started_as"
+_SPARK_LOG = "spark_log.json"
 _SECONDS_TO_START = 30.0
 _SECONDS_TO_END = 8.0
 _MOST_BYTES_AT_ONCE = 1 << 20
@@ -56,22 +59,39 @@ class KeptApplication:
     """
 
     folder: Path
-    application: SparkApplication | None = None
-    last_line: str = ""
+    output: SparkOutput = field(default_factory=SparkOutput, repr=False)
     _offset: int | None = field(default=None, repr=False)
+    _log: SparkLog | None = field(default=None, repr=False)
+    _verbose: bool = field(default=False, repr=False)
+
+    @property
+    def application(self) -> SparkApplication | None:
+        """The Spark application, once it has told of itself."""
+        return self.output.application
 
     @classmethod
     def start(
-        cls, staging: Staging, command: Sequence[str], environment: Mapping[str, str], secrets_in: Sequence[Any]
+        cls,
+        staging: Staging,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        secrets_in: Sequence[Any],
+        spark_log: SparkLog | None = None,
+        *,
+        verbose: bool = False,
     ) -> KeptApplication:
         """Start spark-submit under a keeper that outlives this process.
 
         :param staging: the merge's files, whose folder the keeper removes at the end.
         :param command: spark-submit and its arguments.
         :param secrets_in: whatever Spark gets to know; what Airflow masks of it here, it also masks in the triggerer.
+        :param spark_log: gets all that Spark prints, from whoever follows the application.
+        :param verbose: whether the task's log gets all of it, too.
         :raises KeeperError: when the keeper does not start.
         """
         kept = cls(staging.folder)
+        path = None if spark_log is None or spark_log.path is None else str(spark_log.path)
+        staging.write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
         staging.write(_STARTED_AS, _fingerprint(staging, command))
         staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
         # Isolated, as the modules beside that script are not meant to be found by the names of Python's own.
@@ -127,6 +147,10 @@ class KeptApplication:
             return is_locked(self.folder / LOCK)
         return False
 
+    def is_running(self) -> bool:
+        """Whether Spark has not ended yet."""
+        return not (self.folder / EXIT).exists() and self.is_kept()
+
     def can_still_succeed(self) -> bool:
         """Whether it runs, or has ended with a result."""
         if not (self.folder / EXIT).exists():
@@ -143,15 +167,19 @@ class KeptApplication:
                 mask_secret(secret)
 
     def follow(self) -> list[str]:
-        """Tell the keeper that somebody follows, and read what was printed since the last time, masked."""
+        """Tell the keeper that somebody follows, and read what was printed since the last time, masked.
+
+        :return: what of it the task's log shows; empty when there is nothing more.
+        """
         if self._offset is None:
             self._recall()
-        lines = self._new_lines()
-        for line in lines:
-            self.last_line = line.strip() or self.last_line
-            self.application = SparkApplication.told_by(line) or self.application
+        shown: list[str] = []
+        while not shown and (lines := self._new_lines()):
+            if self._log is not None:
+                self._log.write(lines)
+            shown = [line for line in lines if self.output.read(line) or self._verbose]
         self._remember()
-        return lines
+        return shown
 
     def end_of(self, host: str) -> ApplicationEnd | None:
         """How it has ended; None as long as it runs.
@@ -164,7 +192,7 @@ class KeptApplication:
         except OSError:
             if self.is_kept():
                 return None
-        told: dict[str, Any] = {"last_line": self.last_line, "application": self.application}
+        told: dict[str, Any] = {"reason": self.output.reason, "application": self.application}
         try:
             outcome = Staging(self.folder).read_outcome()
         except (MergeResultError, PermissionError) as error:
@@ -239,16 +267,15 @@ class KeptApplication:
         """What another triggerer has read before."""
         self._offset = 0
         with suppress(OSError, ValueError):
+            spark_log = json.loads((self.folder / _SPARK_LOG).read_text(encoding="utf-8"))
+            self._log = SparkLog(spark_log["path"] and Path(spark_log["path"]))
+            self._verbose = spark_log["verbose"]
+        with suppress(OSError, ValueError):
             followed = json.loads((self.folder / FOLLOWED).read_text(encoding="utf-8"))
-            self._offset, self.last_line = followed["offset"], followed["last_line"]
-            self.application = SparkApplication(**followed["application"]) if followed["application"] else None
+            self._offset, self.output = followed["offset"], SparkOutput.from_dict(followed["output"])
 
     def _remember(self) -> None:
-        told = {
-            "offset": self._offset,
-            "last_line": self.last_line,
-            "application": asdict(self.application) if self.application else None,
-        }
+        told = {"offset": self._offset, "output": self.output.to_dict()}
         temporary = self.folder / f".{FOLLOWED}"
         try:
             temporary.write_text(json.dumps(told), encoding="utf-8")

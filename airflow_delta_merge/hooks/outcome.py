@@ -23,18 +23,20 @@ from airflow_delta_merge.result import MergeResult
 log = logging.getLogger(__name__)
 
 
-def outcome_of(end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool) -> dict[str, Any]:
+def outcome_of(end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool, conn_id: str) -> dict[str, Any]:
     """What the job told before its application ended: by ``result``, ``plan``, or several merges' by ``merges``.
 
     :param target: the target, or how many there are, for sentences.
     :param killed: whether Airflow has ended it.
     :param exactly_once: whether the merge had an identity.
+    :param conn_id: the connection that said where Spark runs.
     :raises DeltaMergeException: when it told an error, or nothing.
     """
     if end.error is not None:
         raise error_of_loss(end.error, target, another_try_helps=end.another_try_helps, exactly_once=exactly_once)
     if end.outcome is None:
-        raise error_of_exit(end.exit_code or 0, end.last_line, target, killed=killed, exactly_once=exactly_once)
+        told = {"killed": killed, "exactly_once": exactly_once}
+        raise error_of_exit(end.exit_code or 0, end.reason, target, **told, conn_id=conn_id)
     if "error" in end.outcome:
         raise error_of_job(end.outcome["error"], target)
     if end.exit_code and not any("error" in merge for merge in each_of(end.outcome)):

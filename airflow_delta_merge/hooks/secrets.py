@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import mask_secret, redact
 
@@ -14,11 +15,19 @@ _SECRET_NAME = re.compile(
     r"secret|password|passwd|passphrase|token|credential|\bsas\b|(access|account|private|api)[._-]?key", re.IGNORECASE
 )
 _MASK = "***"
-_NO_SECRET_NAME = re.compile(r"(provider|type|class|enabled|impl|file|path|expiration)s?$", re.IGNORECASE)
+# Inside a text: name=value in the query of a URL, in a JDBC URL or in a connection string; and user:password@host.
+_NAME_AND_VALUE = re.compile(r"(?:^|[?&;])\s*([\w.-]+)\s*=\s*([^&;\s'\"`]+)")
+_PASSWORD_OF_USER = re.compile(r"://[^/@:\s]*:([^/@\s]+)@")
+_NAME_IN_TEXT = re.compile(r"^(sig|pwd)$|signature$", re.IGNORECASE)
+_NO_SECRET_NAME = re.compile(r"(provider|type|class|enabled|impl|file|path|expiration|name)s?$", re.IGNORECASE)
 
 
 def mask_secrets(*arguments: Any) -> None:
-    """Let Airflow mask each value in (nested) dicts whose name looks like a secret's, wherever it would be shown."""
+    """Let Airflow mask the secrets among these values, wherever it would show them.
+
+    These are the values in (nested) dicts whose name looks like a secret's, and parts of any text: what follows
+    ``password=``, ``sig=``, ``token=``, ``AccountKey=`` and their like in a URL, a path or a connection string.
+    """
     for argument in arguments:
         for value in _secrets(argument):
             mask_secret(value)
@@ -50,5 +59,20 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _secrets(item, name)
-    elif isinstance(value, str) and value and _SECRET_NAME.search(name) and not _NO_SECRET_NAME.search(name):
+    elif isinstance(value, str) and value:
+        if _is_secret(name):
+            yield value
+        else:
+            yield from _secrets_in_text(value)
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None and _NO_SECRET_NAME.search(name) is None
+
+
+def _secrets_in_text(text: str) -> Iterator[str]:
+    found = [value for name, value in _NAME_AND_VALUE.findall(text) if _is_secret(name) or _NAME_IN_TEXT.search(name)]
+    for value in [*found, *_PASSWORD_OF_USER.findall(text)]:
         yield value
+        if (decoded := unquote(value)) != value:  # as drivers tell it
+            yield decoded

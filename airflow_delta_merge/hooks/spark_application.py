@@ -44,7 +44,7 @@ class ApplicationEnd:
 
     :param outcome: what stands in the job's result file; None when there is none.
     :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
-    :param last_line: what it said last, masked.
+    :param reason: why it failed, if it did, as its output tells; masked.
     :param application: the application, if it told of itself.
     :param error: why nothing is known of it, as a sentence.
     :param another_try_helps: when there is such an error: whether another try may have more luck.
@@ -53,7 +53,7 @@ class ApplicationEnd:
 
     outcome: dict[str, Any] | None = None
     exit_code: int | None = None
-    last_line: str = ""
+    reason: str = ""
     application: SparkApplication | None = None
     error: str | None = None
     another_try_helps: bool = True

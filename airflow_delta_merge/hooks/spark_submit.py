@@ -25,6 +25,8 @@ from airflow_delta_merge.hooks.application_keeper import end_group
 from airflow_delta_merge.hooks.cluster_mode import ClusterMode
 from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
 from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.hooks.spark_log import SparkLog
+from airflow_delta_merge.hooks.spark_output import SparkOutput
 from airflow_delta_merge.hooks.yarn import ResourceManagerError
 from airflow_delta_merge.spark_home import SparkHome
 
@@ -49,6 +51,7 @@ class SparkSubmit(SparkSubmitHook):
     - The connection may be one of type ``delta_merge``, too.
     - Properties come by file only, and ``spark-defaults.conf`` still counts.
     - Killing it ends the JVM *and* the Python process under it, and in cluster mode the application on the cluster.
+    - The task's log gets the lines that help a person, a file beside Airflow's logs gets all of them.
     """
 
     _submit_sp: Popen[str] | None
@@ -72,9 +75,9 @@ class SparkSubmit(SparkSubmitHook):
         #: What belongs to an application whose driver runs on the cluster; None for any other.
         self.cluster_mode: ClusterMode | None = None
         self.killed = False
-        self.last_line = ""
-        #: The Spark application, once it has told of itself.
-        self.application: SparkApplication | None = None
+        #: What it has printed.
+        self.output = SparkOutput()
+        self.spark_log = SparkLog.of(str(self._name))
         self._check_connection()
 
     @property
@@ -190,6 +193,7 @@ class SparkSubmit(SparkSubmitHook):
 
     def run(self, application: str) -> int:
         """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
+        self.open_log()
         try:
             self.submit(application, start_new_session=True, env=self.environment())
         except AirflowException:
@@ -205,6 +209,21 @@ class SparkSubmit(SparkSubmitHook):
             # A JVM that was killed leaves its Python process behind for a while.
             os.killpg(self._submit_sp.pid, signal.SIGKILL)
         return exit_code
+
+    @property
+    def application(self) -> SparkApplication | None:
+        """The Spark application, once it has told of itself."""
+        return self.output.application
+
+    @property
+    def verbose(self) -> bool:
+        """Whether the task's log gets all lines."""
+        return bool(self._verbose)
+
+    def open_log(self) -> None:
+        """Make the file for Spark's own log, and name it in the task's."""
+        if self.spark_log.open():
+            self.log.info("Spark's own log: %s", self.spark_log.path)
 
     def command(self, application: str) -> list[str]:
         """The command by which somebody else runs spark-submit, in :meth:`environment`."""
@@ -231,10 +250,11 @@ class SparkSubmit(SparkSubmitHook):
     def on_this_machine(self, application_args: Sequence[str]) -> SparkSubmit:
         """The same for an application without a session that runs here, whatever the driver on the cluster needs."""
         here = copy.copy(self)
-        here.cluster_mode = here.application = here._on_application = here._files = here._submit_sp = None
+        here.cluster_mode = here._on_application = here._files = here._submit_sp = None
+        here.output = SparkOutput()
         here._connection = {**self._connection, "master": "local[1]", "deploy_mode": "client", "queue": None}
         here._is_yarn = here._is_yarn_cluster_mode = here._is_kubernetes = False
-        here._driver_memory, here.last_line = "512m", ""
+        here._driver_memory = "512m"
         here._application_args = [*application_args]
         # Of the driver, whose machine has other files.
         paths = ("defaultJavaOptions", "extraJavaOptions", "extraClassPath", "extraLibraryPath")
@@ -317,14 +337,15 @@ class SparkSubmit(SparkSubmitHook):
         for line in lines:
             # Airflow masks the task's log, but not what its workers print of it, nor an error that quotes it.
             masked = str(redact(line))
-            self.last_line = masked.strip() or self.last_line
-            self._notice_application(masked)
-            yield masked
+            self.spark_log.write([masked])
+            known = self.application
+            is_shown = self.output.read(masked)
+            if known is None:
+                self._tell_application()
+            if is_shown or self.verbose:
+                yield masked
 
-    def _notice_application(self, line: str) -> None:
-        if self.application is not None:
-            return
-        self.application = SparkApplication.told_by(line)
+    def _tell_application(self) -> None:
         if self.application is None or self._on_application is None:
             return
         try:

@@ -1,13 +1,14 @@
 """Links from a merge's task to where a person reads on: its Spark application, its commit.
 
 Airflow 3 asks each link for its address when the task has ended and keeps that as an XCom; for Airflow 2 the operator
-keeps it by :func:`kept_at_the_end`. An empty address shows no link.
+keeps it by :func:`kept_at_the_end`. A link without an address has no XCom. An empty address shows no link; it takes the
+place of one that led somewhere only as long as Spark ran.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
     from airflow_delta_merge.hooks.spark_application import SparkApplication
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
     from airflow_delta_merge.result import MergeResult
 
 log = logging.getLogger(__name__)
@@ -55,17 +57,19 @@ class CommitLink(_MergeLink):
 
 
 @contextmanager
-def kept_at_the_end(addresses: Mapping[str, str], context: Context) -> Iterator[None]:
-    """Keep what a task learns of its links, in Airflow 2, however it ends.
+def kept_at_the_end(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
+    """Keep what a task learns of its links, however it ends, and nothing of the others.
 
-    :param addresses: by the links' XCom keys.
+    :param operator: has the addresses by the links' XCom keys in its ``link_addresses``.
     """
     try:
         yield
     finally:
+        known = [link for link in operator.operator_extra_links if link.xcom_key in operator.link_addresses]
+        operator.operator_extra_links = known  # Airflow 3 keeps an XCom for each
         if not AIRFLOW_V_3_0_PLUS:
             try:
-                for key, address in addresses.items():
+                for key, address in operator.link_addresses.items():
                     context["ti"].xcom_push(key=key, value=address)
             except Exception:  # a link is no part of the merge
                 log.warning("The links of this task could not be kept.", exc_info=True)

@@ -319,6 +319,15 @@ def _is_output(value: Any) -> bool:
     return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
 
 
+def outputs_in(value: Any) -> list[str]:
+    """The ids of the tasks whose outputs this value holds."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        return list(dict.fromkeys(task_id for item in value for task_id in outputs_in(item)))
+    return [operator.task_id for operator, _ in value.iter_references()] if _is_output(value) else []
+
+
 def _holds_output(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(_holds_output(item) for item in value.values())

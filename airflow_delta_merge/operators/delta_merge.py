@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 from airflow.providers.common.compat.sdk import conf as airflow_conf
+from jinja2 import UndefinedError
 
 from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
 from airflow_delta_merge.config import (
@@ -48,7 +49,8 @@ from airflow_delta_merge.operators.arguments import (
     window_template,
     with_guards,
 )
-from airflow_delta_merge.operators.description import describe
+from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
+from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
 from airflow_delta_merge.operators.several import build_merges, check_merges, plain_merges
 
 if TYPE_CHECKING:
@@ -62,11 +64,18 @@ if TYPE_CHECKING:
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
     from airflow_delta_merge.identity import MergeIdentity
-    from airflow_delta_merge.merge_plan import MergePlan
     from airflow_delta_merge.patterns import Pattern
     from airflow_delta_merge.result import MergeResult
 
 
+#: What of a result has an XCom of its own by default: the row that ``MERGE INTO`` returns, and the touched files.
+COUNTS_WITH_KEYS = (
+    "num_affected_rows",
+    "num_updated_rows",
+    "num_deleted_rows",
+    "num_inserted_rows",
+    "num_touched_files",
+)
 _TIME_FOR_TRIGGER = timedelta(minutes=1)
 _CONF_AT_RUN_TIME = (
     "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
@@ -78,8 +87,9 @@ class DeltaMergeOperator(BaseOperator):
     """Merges rows into a Delta table, by this package's engine on Spark.
 
     What the merge did comes back through XCom: the whole result (:class:`~airflow_delta_merge.result.MergeResult` as a
-    dict) as ``return_value``, and each of its entries under its own key, so that
+    dict) as ``return_value``, and the counts of rows and touched files under keys of their own, so that
     ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}`` and ``merge.output["num_inserted_rows"]`` work.
+    With ``multiple_outputs=True`` each entry of the result has a key of its own.
 
     The arguments are checked when the DAG is parsed, as far as they are known then, and again when templates and
     outputs of upstream tasks have their values. The statement that they then come to stands among the task's rendered
@@ -162,7 +172,7 @@ class DeltaMergeOperator(BaseOperator):
     :param name: the name of the Spark application; by default DAG and task. (templated)
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
-    :param verbose: whether spark-submit tells what it was given.
+    :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
     :param deferrable: whether to leave the worker's slot while Spark runs. A triggerer on the same machine then follows
         it; any triggerer with deploy mode ``cluster`` on YARN. See ``docs/how_to/deferrable.md``.
     """
@@ -250,7 +260,6 @@ class DeltaMergeOperator(BaseOperator):
         deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("multiple_outputs", merges is None)
         if asset_events not in ("on_commit", "always", "never"):
             raise MergeConfigError(f"asset_events is {asset_events!r}; it can be: on_commit, always, never.")
         if asset_events != "never":
@@ -302,6 +311,7 @@ class DeltaMergeOperator(BaseOperator):
         self._columns: dict[int, ColumnLineage] = {}
         # What the arguments come to in a run; no argument, but Airflow shows it with the rendered ones.
         self.statement: str | None = None
+        self._is_rendered = False
         if self.conf is not None and not isinstance(self.conf, Mapping):
             raise MergeConfigError(_CONF_AT_RUN_TIME)
         self._check_at_parse()
@@ -366,12 +376,12 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.operators.task_history import seconds_of_last_run
 
         configs = self._merge_configs()
+        self._announce_merges(configs)
         settings = self.hook.settings
         self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
         identity = self._identity(context) if self.exactly_once else None
-        self.log.info("Merging by\n%s", statements_to_sql(configs))
         lineage = is_lineage_sent()
-        with kept_at_the_end(self.link_addresses, context):
+        with kept_at_the_end(self, context):
             if self.deferrable:
                 self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
             arguments: dict[str, Any] = {
@@ -387,6 +397,13 @@ class DeltaMergeOperator(BaseOperator):
                 on_lineage = partial(self._keep_columns, 0) if lineage else None
                 result = self.hook.merge(configs[0], on_lineage=on_lineage, **arguments)
             return self._complete(context, targets[0], result)
+
+    def _announce_merges(self, configs: Sequence[MergeConfig | MergeStatement]) -> None:
+        """Begin the log with what is merged; Airflow's UI folds the statement."""
+        self.log.info("%s", announce(configs))
+        self.log.info("::group::Statement")
+        self.log.info("%s", ";\n\n".join(map(readable_statement, configs)))
+        self.log.info("::endgroup::")
 
     def _start(
         self,
@@ -468,7 +485,7 @@ class DeltaMergeOperator(BaseOperator):
         from airflow_delta_merge.hooks.spark_application import ApplicationEnd
         from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
 
-        with kept_at_the_end(self.link_addresses, context):
+        with kept_at_the_end(self, context):
             kind = KeptApplication if "folder" in started else SubmittedApplication
             end = self.hook.finish(kind.from_dict(started), ApplicationEnd.from_dict(event))
             merged = [MergeTarget.of(target) for target in targets]
@@ -487,8 +504,19 @@ class DeltaMergeOperator(BaseOperator):
 
     def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
         """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
-        self.link_addresses[CommitLink().xcom_key] = commit_address(self.hook.settings.commit_url, result)
+        if address := commit_address(self.hook.settings.commit_url, result):
+            self.link_addresses[CommitLink().xcom_key] = address
         return self._told(context, 0, target, result)
+
+    def post_execute(self, context: Any, result: Any = None) -> None:
+        """Give the counts that other tasks ask for most keys of their own in XCom.
+
+        Airflow calls it after :meth:`execute` or :meth:`execute_complete`, Airflow 3 without the result.
+        """
+        super().post_execute(context, result)
+        if self.merges is None and self.do_xcom_push and not self.multiple_outputs:
+            for key in COUNTS_WITH_KEYS:
+                context["ti"].xcom_push(key=key, value=getattr(self._merged[0], key))
 
     def _complete_all(
         self, context: Context, targets: Sequence[MergeTarget], results: Sequence[MergeResult | None]
@@ -526,7 +554,8 @@ class DeltaMergeOperator(BaseOperator):
 
     def _keep_address(self, application: SparkApplication) -> None:
         address = history_page(self.hook.settings.history_server_url, application)
-        self.link_addresses[SparkApplicationLink().xcom_key] = address
+        if address or application.ui_url:  # without either there was no link while it ran
+            self.link_addresses[SparkApplicationLink().xcom_key] = address
 
     def _keep_columns(self, position: int, columns: ColumnLineage) -> None:
         self._columns[position] = columns
@@ -544,23 +573,19 @@ class DeltaMergeOperator(BaseOperator):
         extra = {"table": result.table, "version": result.version, **counts}
         context["outlet_events"][MERGED_TABLES].add(asset, extra=extra)
 
-    def dry_run(self) -> None:
-        """Log the statement and exactly what it would change; nothing is committed."""
-        for config in self._merge_configs():
-            self.log.info("Dry run of\n%s", config.to_sql())
-            self._log_plan(self.hook.plan(config))
+    def dry_run(self, *, logical_date: datetime | None = None, params: Mapping[str, Any] | None = None) -> None:
+        """Log the statement and exactly what it would change; nothing is committed.
 
-    def _log_plan(self, plan: MergePlan) -> None:
-        self.log.info(
-            "It would insert %s, update %s and delete %s rows of %s, by %s of %s files: %s",
-            plan.num_inserted_rows,
-            plan.num_updated_rows,
-            plan.num_deleted_rows,
-            plan.table,
-            plan.num_touched_files,
-            plan.num_files_before_skipping,
-            plan.executor_reason,
-        )
+        :param logical_date: the date of the run for which templates are rendered, unless Airflow has rendered them.
+        :param params: values for ``{{ params.… }}``, before the DAG's own.
+        :raises MergeConfigError: before Spark starts, for a template that needs a run, and for other tasks' outputs.
+        """
+        merge = self
+        if not self._is_rendered:
+            merge = rendered_without_run(self, logical_date=logical_date, params=params or {})
+        for config in merge._merge_configs():
+            merge._announce_merges([config])
+            self.log.info("%s", describe_plan(merge.hook.plan(config)))
 
     def _identity(self, context: Context) -> MergeIdentity | None:
         from airflow_delta_merge.operators.task_identity import merge_identity
@@ -597,15 +622,24 @@ class DeltaMergeOperator(BaseOperator):
         if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned
             raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
         self.statement = None  # values of the run stand in it: it is no template
-        super()._do_render_template_fields(*args, **kwargs)
+        parent, template_fields, *others = args or (kwargs.pop("parent"), kwargs.pop("template_fields"))
+        context = with_missing_dates(others.pop(0) if others else kwargs.pop("context"))
+        try:
+            super()._do_render_template_fields(parent, template_fields, context, *others, **kwargs)
+        except UndefinedError as error:
+            raise DeltaMergeFailException(str(error)) from error
+        self._is_rendered = True
         try:
             check_rendered_conf(templates, self.conf or {})
         except MergeConfigError as error:
             raise DeltaMergeFailException(str(error)) from error
-        mask_secrets(self.conf, self.source, self.merges)
+        self._mask_secrets()
         if self.sql is None:
             with suppress(DeltaMergeFailException):  # execute says why there is no such merge
                 self.statement = statements_to_sql(self._merge_configs())
+
+    def _mask_secrets(self) -> None:
+        mask_secrets(self.conf, self.target, self.source, self.merges, self.sql)
 
     def on_kill(self) -> None:
         """End the Spark application."""

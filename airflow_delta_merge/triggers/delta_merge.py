@@ -49,6 +49,10 @@ class _ApplicationTrigger(BaseTrigger, ABC):
         """Pass on what is new; how the application has ended when there is nothing more to pass on."""
 
     @abstractmethod
+    def _runs(self) -> bool:
+        """Whether the application is there to be ended, as far as that is known."""
+
+    @abstractmethod
     async def _end(self) -> ApplicationEnd | None:
         """End the application and return what is known of it; None when that wasn't possible."""
 
@@ -76,14 +80,20 @@ class _ApplicationTrigger(BaseTrigger, ABC):
                 return
         except Exception:
             self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
-        await self._end()
+        await self._end_and_say("the task was cleared or marked, or its run deleted, while Spark ran")
 
     async def _look_in_time(self) -> ApplicationEnd | None:
         end = await self._look()
         if end is None and self.deadline is not None and time.time() > self.deadline:
-            ended = await self._end()
+            ended = await self._end_and_say("the task's execution_timeout is over")
             return ended and replace(ended, timed_out=True)
         return end
+
+    async def _end_and_say(self, why: str) -> ApplicationEnd | None:
+        """End the application and clear up; say so before, if it is there to be ended: Airflow may not wait for it."""
+        if await asyncio.to_thread(self._runs):
+            self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
+        return await self._end()
 
     async def _is_deferred(self) -> bool:
         """Whether Airflow still has the task as deferred: then nobody wanted its end."""
@@ -131,6 +141,9 @@ class DeltaMergeTrigger(_ApplicationTrigger):
             await self._link(self._kept.application)
         # Now with its last line.
         return None if end is None else await asyncio.to_thread(self._kept.end_of, self.host)
+
+    def _runs(self) -> bool:
+        return self._kept.is_running()
 
     async def _end(self) -> ApplicationEnd | None:
         await asyncio.to_thread(self._kept.end)
@@ -188,6 +201,9 @@ class YarnMergeTrigger(_ApplicationTrigger):
         for line in await asyncio.to_thread(self._submitted.follow):
             self.log.info("%s", line)
         return self._submitted.end
+
+    def _runs(self) -> bool:
+        return self._submitted.end is None
 
     async def _end(self) -> ApplicationEnd | None:
         try:

@@ -13,13 +13,19 @@ from tests.airflow import tables
 
 
 @pytest.mark.slow
-def test_a_local_merge_takes_its_classes_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_merge_takes_its_classes_from_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "jars of Delta"
     folder.mkdir()
     for jar in map(Path, jars.delta_jars()):
         (folder / jar.name).symlink_to(jar)
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(folder))
+    caplog.set_level("INFO", class_archive.log.name)
     archive = class_archive.make_archive()
+    told = [message.split(" s  ")[-1] for message in caplog.messages]
+    merges = [f"Merge {number} of 6." for number in range(1, 7)]
+    assert told[1:] == ["Spark runs.", *merges, "The merges are done; Java writes the archive, some 200 MB."]
     assert [path for path in folder.iterdir() if path.suffix != ".jar"] == [archive]
     loaded = tmp_path / "loaded"
     table = tables.create_table(tmp_path / "table")

@@ -51,6 +51,14 @@ class Run:
             row = session.scalars(query).first()
             return XComModel.deserialize_value(row)
 
+    def xcom_keys(self, task_id: str) -> set[str]:
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            wanted = {"run_id": self.run.run_id, "dag_id": self.run.dag_id, "task_id": task_id}
+            return {key for (key,) in session.query(XComModel.key).filter_by(**wanted)}
+
 
 @pytest.fixture(scope="module")
 def merged(dags: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
@@ -70,6 +78,18 @@ def test_merge_commits_and_tells_by_xcom(merged: tuple[Run, Path]) -> None:
     assert tables.versions(table) == [0, 1]
     assert tables.operations(table) == ["MERGE"]
     assert tables.count_rows(table) == 10
+
+
+def test_xcom_has_the_result_and_its_counts_and_nothing_empty(merged: tuple[Run, Path]) -> None:
+    """No link leads anywhere here, so none has a key."""
+    assert merged[0].xcom_keys("merge") == {
+        "return_value",
+        "num_affected_rows",
+        "num_updated_rows",
+        "num_deleted_rows",
+        "num_inserted_rows",
+        "num_touched_files",
+    }
 
 
 def test_downstream_task_reads_each_number(merged: tuple[Run, Path]) -> None:

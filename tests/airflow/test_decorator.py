@@ -215,7 +215,7 @@ def test_mapping_merges_each(merged: list[Any]) -> None:
     for day in ("a", "b"):
         run(mapped.unmap({"op_kwargs": {"day": day}}))
     assert [config.source.paths for config in merged] == [("/in/a",), ("/in/b",)]
-    assert mapped.multiple_outputs is True, "each number has an XCom of its own"
+    assert mapped.multiple_outputs is False
 
 
 def test_a_dry_run_does_not_call_the_function(merged: list[Any]) -> None:

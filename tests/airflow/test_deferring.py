@@ -132,7 +132,12 @@ COLUMN = {"error": {"type": "MergeExecutionError", "condition": "UNRESOLVED_COLU
         (replace(FINISHED, outcome=EMPTY), "fail", AirflowFailException, "has no rows"),
         (replace(FINISHED, outcome=COLUMN), "merge", AirflowFailException, r"delta.`/lake/t` failed"),
         (replace(FINISHED, outcome=None, exit_code=-9), "merge", DeltaMergeException, "killed from outside by SIGKILL"),
-        (replace(FINISHED, outcome=None, exit_code=1, last_line="Oh."), "merge", DeltaMergeException, "last said: Oh"),
+        (
+            replace(FINISHED, outcome=None, exit_code=1, reason="Oh."),
+            "merge",
+            DeltaMergeException,
+            "left no result: Oh",
+        ),
         (ApplicationEnd(error="It is gone."), "merge", DeltaMergeException, "not completed: It is gone"),
         (ApplicationEnd(error="There.", another_try_helps=False), "merge", AirflowFailException, "There"),
     ],

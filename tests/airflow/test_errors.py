@@ -45,38 +45,81 @@ def test_another_try_makes_sense(type_: str, condition: str | None, sql_state: s
 def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job({"condition": "PATH_NOT_FOUND", "message": "[PATH_NOT_FOUND] No path."}, "`t`")
     assert str(error) == (
-        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in target and source, and that it can be "
-        "read from where Spark runs."
+        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that it can be read from "
+        "where Spark runs."
+    )
+
+
+# Messages of Spark 4.2 and Delta 4.4.
+@pytest.mark.parametrize(
+    ("target", "condition", "message", "is_target"),
+    [
+        ("delta.`/lake/t`", "PATH_NOT_FOUND", "[PATH_NOT_FOUND] Path does not exist: /lake/t. SQLSTATE: 42K03", True),
+        ("delta.`/lake/t`", "PATH_NOT_FOUND", "Path does not exist: file:/lake/t.csv. SQLSTATE: 42K03", False),
+        ("delta.`/lake/t`", "PATH_NOT_FOUND", "Path does not exist: file:/in/lake/t. SQLSTATE: 42K03", False),
+        ("delta.`/lake/t`", "DELTA_TABLE_NOT_FOUND", "Delta table `/lake/t` doesn't exist.", True),
+        ("`db`.`t`", "TABLE_OR_VIEW_NOT_FOUND", "The table or view `db`.`t` cannot be found.", True),
+        ("`db`.`t`", "TABLE_OR_VIEW_NOT_FOUND", "The table or view `spark_catalog`.`db`.`t` cannot be found.", True),
+        ("`t`", "TABLE_OR_VIEW_NOT_FOUND", "The table or view `db`.`t` cannot be found.", False),
+        ("`db`.`t`", "TABLE_OR_VIEW_NOT_FOUND", "The table or view `db`.`t`.`x` cannot be found.", False),
+        ("`t`", "UNRESOLVED_COLUMN", "A column `t` cannot be resolved.", False),
+    ],
+)
+def test_a_missing_target_leads_to_create_table(target: str, condition: str, message: str, is_target: bool) -> None:
+    said = str(error_of_job({"condition": condition, "sql_state": "42P01", "message": message}, target))
+    assert ("If the target doesn't exist yet, set create_table=True" in said) is is_target
+    assert message in said
+
+
+def test_sparks_plan_is_left_out_of_an_error() -> None:
+    sentences = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `s` cannot be found.\nSQLSTATE: 42P01; line 2 pos 6;"
+    plan = """
+'MergeIntoTable ('target.id = 'source.id), [updatestaraction(None)], [insertstaraction(None)], false
+:- SubqueryAlias target
+:  +- RelationV2[id#0, name#1] spark_catalog.delta.`/t`
++- 'SubqueryAlias source
+   +- 'UnresolvedRelation [s], [], false
+"""
+    error = {"condition": "TABLE_OR_VIEW_NOT_FOUND", "message": sentences + plan}
+    assert str(error_of_job(error, "`t`")) == (
+        f"The merge into `t` failed: {sentences} Check its name, and that this Spark has the catalog it is in."
     )
 
 
 @pytest.mark.parametrize("exit_code", [-signal.SIGKILL, 128 + signal.SIGKILL])
 def test_killed_from_outside(exit_code: int) -> None:
-    said = str(error_of_exit(exit_code, "", "`t`", killed=False, exactly_once=False))
+    said = str(error_of_exit(exit_code, "", "`t`", killed=False, exactly_once=False, conn_id="spark_default"))
     assert "not completed: Spark was killed from outside by SIGKILL" in said
     assert "driver_memory" in said
 
 
 def test_killed_by_airflow() -> None:
     assert "Airflow ended this task, and Spark with it" in str(
-        error_of_exit(-15, "", "`t`", killed=True, exactly_once=False)
+        error_of_exit(-15, "", "`t`", killed=True, exactly_once=False, conn_id="spark_default")
     )
 
 
-def test_any_other_end() -> None:
-    said = str(
-        error_of_exit(
-            1, "Error: Master must either be yarn or start with spark", "`t`", killed=False, exactly_once=False
-        )
-    )
-    assert said == (
-        "The merge into `t` was not completed: Spark ended with exit code 1 and left no result; the reason stands in "
-        "its output above. It last said: Error: Master must either be yarn or start with spark"
-    )
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Master must either be yarn or start with spark", ": Master must either be yarn or start with spark"),
+        ("", ": it gave no reason. Its own log, which this log names, may tell more."),
+        (
+            "either HADOOP_CONF_DIR or YARN_CONF_DIR must be set",
+            ": either HADOOP_CONF_DIR or YARN_CONF_DIR must be set The Airflow connection 'lake' points to YARN. To "
+            "run Spark on the worker, put local[*] into its host, or delete it if it is spark_default. To use YARN, "
+            "let HADOOP_CONF_DIR name the folder of the cluster's configuration on the worker.",
+        ),
+    ],
+    ids=["a reason", "no reason", "YARN"],
+)
+def test_any_other_end(reason: str, said: str) -> None:
+    error = error_of_exit(1, reason, "`t`", killed=False, exactly_once=False, conn_id="lake")
+    assert str(error) == f"The merge into `t` was not completed: Spark ended with exit code 1 and left no result{said}"
 
 
 def test_a_lost_result_is_found_by_the_next_try() -> None:
-    said = str(error_of_exit(-9, "", "`t`", killed=False, exactly_once=True))
+    said = str(error_of_exit(-9, "", "`t`", killed=False, exactly_once=True, conn_id="spark_default"))
     assert "If it did commit, the next try finds that in the table's log" in said
 
 

@@ -83,7 +83,7 @@ def tell(outcome: Any) -> str:
 def test_its_end_is_told(folder: Path) -> None:
     kept = start(f"echo hello; {tell(RESULT)}")
     event = followed(kept)
-    assert (event["outcome"], event["exit_code"], event["last_line"], event["error"]) == (RESULT, 0, "hello", None)
+    assert (event["outcome"], event["exit_code"], event["reason"], event["error"]) == (RESULT, 0, "hello", None)
     # The event may get lost, so all is there for another triggerer until somebody has taken note.
     assert followed(kept) == event
     kept.end()
@@ -94,7 +94,7 @@ def test_its_end_is_told(folder: Path) -> None:
 def test_an_end_without_a_result_is_told() -> None:
     assert followed(start("kill -9 $$"))["exit_code"] == -signal.SIGKILL
     event = followed(start("printf 'first\\n\\nlast'; exit 3"))
-    assert (event["exit_code"], event["outcome"], event["last_line"]) == (3, None, "last")
+    assert (event["exit_code"], event["outcome"], event["reason"]) == (3, None, "last")
     assert "not JSON" in followed(start("echo '{' > $0/result.json"))["error"]
 
 
@@ -119,7 +119,7 @@ def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -
     end = other.end_of(HERE)
     assert end is not None
     assert end.application is not None
-    assert (end.application.id, end.last_line) == ("app-1", "two")
+    assert (end.application.id, end.reason) == ("app-1", "two")
 
 
 def test_secrets_are_masked_where_it_is_followed(folder: Path) -> None:
@@ -222,7 +222,7 @@ class Ti:
 
 @pytest.mark.parametrize(("state", "ends"), [("deferred", False), ("failed", True), (None, True)])
 def test_only_a_user_ends_it_not_a_change_of_triggerers(
-    state: str | None, ends: bool, monkeypatch: pytest.MonkeyPatch
+    state: str | None, ends: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = {"r": {"t": state}} if state else {}
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(lambda **_: states))
@@ -231,10 +231,27 @@ def test_only_a_user_ends_it_not_a_change_of_triggerers(
     follower._task_instance = Ti()  # type: ignore[assignment]
     asyncio.run(follower.on_kill())
     assert kept.is_kept() is not ends
+    said = "Spark is ended, as the task was cleared or marked, or its run deleted, while Spark ran."
+    assert (said in capsys.readouterr().out) is ends
 
 
-def test_its_time_is_over() -> None:
+def test_nothing_is_said_of_an_end_when_spark_has_ended_by_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Airflow cancels the trigger of a task that goes on, too."""
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(lambda **_: {"r": {"t": "running"}}))
+    kept = start(tell(RESULT))
+    wait_until((kept.folder / "exit.json").exists)
+    follower = trigger(kept)
+    follower._task_instance = Ti()  # type: ignore[assignment]
+    asyncio.run(follower.on_kill())
+    assert not kept.folder.exists()
+    assert "Spark" not in capsys.readouterr().out
+
+
+def test_its_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     kept = start("sleep 1000")
     event = asyncio.run(anext(trigger(kept, deadline=time.time() - 1).run())).payload
     assert event["timed_out"]
     assert not kept.folder.exists()
+    assert "Spark is ended, as the task's execution_timeout is over." in capsys.readouterr().out

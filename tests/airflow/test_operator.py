@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from airflow_delta_merge.config import (
+    MergeConfig,
     MergeSource,
     MergeTarget,
     SourceExpectations,
@@ -22,9 +24,10 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.hooks.secrets import _secrets
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.operators.description import describe
+from airflow_delta_merge.operators.description import announce, describe, readable_statement
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2
 from airflow_delta_merge.result import MergeResult
@@ -253,6 +256,19 @@ def test_the_statement_of_a_run_is_among_the_rendered_fields() -> None:
     assert "MERGE INTO `sales`.`orders`" in merge.statement
 
 
+@pytest.mark.parametrize("name", ["ds", "ts_nodash", "data_interval_start | ds", "logical_date.year"])
+def test_a_date_that_the_run_lacks_is_no_empty_text(name: str) -> None:
+    """Jinja would make /in/.csv of it. In Airflow 3 runs by hand and by assets have no logical date."""
+    run_after = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    no_date: Any = {"dag_run": SimpleNamespace(run_after=run_after, logical_date=None)}
+    merge = operator(source=f"/in/{{{{ {name} }}}}.csv", name="merge")
+    with pytest.raises(AirflowFailException, match=r"This run has no logical date.* Write dag_run.run_after, e.g. {{"):
+        merge.render_template_fields(no_date)
+    merge = operator(source="/in/{{ dag_run.run_after | ds }}-{{ ds | default('x') }}.csv", name="merge")
+    merge.render_template_fields(no_date)
+    assert merge.source == "/in/2026-01-31-x.csv"
+
+
 def test_the_statement_is_no_template() -> None:
     """Airflow renders the fields of a task again when it is resumed; what a run's values hold is never run."""
     merge, called = operator(on="target.id = '{{ x }}'", name="merge"), []
@@ -331,15 +347,57 @@ def test_result_in_the_log() -> None:
         num_candidate_files=2,
         num_files_before_skipping=32,
         num_added_files=1,
-        durations_ms={"scan": 1200, "total": 3456},
+        metrics={"numTargetRowsCopied": 4022},
+        durations_ms={"scan": 1200, "rewrite": 2200, "total": 3456},
     )
     assert describe(result).splitlines() == [
         "Merged into /t: committed version 4",
-        "  rows     1 inserted, 2 updated, 0 deleted",
-        "  files    1 touched of 2 searched of 32; 1 added",
-        "  seconds  scan 1.2, total 3.5",
-        "  ClassicMergeExecutor: there is a matched clause",
+        "  rows    inserted      1    files  touched   1",
+        "          updated       2           removed   0",
+        "          deleted       0           added     1",
+        "          copied    4,022           searched  2 of 32",
+        "  time    scan        1.2 s  ███████",
+        "          rewrite     2.2 s  █████████████",
+        "          total       3.5 s",
+        "  how     ClassicMergeExecutor: there is a matched clause",
     ]
+
+
+def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
+    config = operator(
+        target="/lake/orders",
+        source=["/in/am.csv", "/in/pm.csv"],
+        clauses=[
+            when_matched_delete(condition="source.status = 'cancelled'"),
+            when_matched_update_all(except_columns=["created_at"]),
+            when_not_matched_insert_all(),
+        ],
+        source_dedupe="at",
+    )._merge_config()
+    assert announce([config]).splitlines() == [
+        "Merge into delta.`/lake/orders`",
+        "  from  /in/am.csv and 1 more (csv), of each id the latest row by at; ties fail",
+        "  on    id",
+        "  when matched and source.status = 'cancelled': delete",
+        "  when matched: update all without created_at",
+        "  when not matched: insert all",
+    ]
+    query = operator(source=f"SELECT {'1 +' * 100} 1\nAS id")._merge_config()
+    several = announce([query, operator(**NO_PARTS, sql="MERGE INTO t USING s")._merge_config()])
+    assert several.splitlines()[1] == f"  from  (SELECT {'1 +' * 31}…)"
+    assert several.splitlines()[-2:] == ["Merge 2 into `t`", "  by    a statement of your own"]
+
+
+def test_the_statement_of_dedupe_is_folded() -> None:
+    config = operator(source="s", source_dedupe={"latest_by": ["at", "nr"], "on_ties": "pick"})._merge_config()
+    assert "OVER (PARTITION BY" in config.to_sql()
+    assert readable_statement(config).splitlines()[:3] == [
+        "MERGE INTO `db`.`target` AS `target`",
+        "-- source_dedupe: of each id the latest row by at, nr; of ties any",
+        "USING `s` AS `source`",
+    ]
+    plain = operator(source="s")._merge_config()
+    assert readable_statement(plain) == plain.to_sql()
 
 
 def test_recorded_result_in_the_log() -> None:
@@ -367,6 +425,55 @@ def test_recorded_result_in_the_log() -> None:
 def test_which_values_are_masked(name: str, secret: bool) -> None:
     value = {"source": {"path": "/in", "options": {"some": "thing", name: "the value"}}}
     assert list(_secrets(value)) == (["the value"] if secret else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets"),
+    [
+        ("jdbc:postgresql://db:5432/shop?user=ada&password=pa55word&ssl=true", ["pa55word"]),
+        ("jdbc:sqlserver://db;databaseName=shop;user=ada;password=pa55word;encrypt=true", ["pa55word"]),
+        ("jdbc:mysql://ada:pa55word@db/shop", ["pa55word"]),
+        ("password=pa55word", ["pa55word"]),
+        (
+            "wasbs://in@store.blob.core.windows.net/day.csv?sv=2022-11-02&sig=ab%2Bcd%3D&se=2026",
+            ["ab%2Bcd%3D", "ab+cd="],
+        ),
+        ("https://in.example/day.csv?access_token=t0ken-1&x=1", ["t0ken-1"]),
+        ("https://s3/day.csv?X-Amz-Credential=AKIA1&X-Amz-Signature=abcd1", ["AKIA1", "abcd1"]),
+        ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a+b/c==;EndpointSuffix=x", ["a+b/c=="]),
+        ("Endpoint=sb://x/;SharedAccessKeyName=root;SharedAccessKey=a+b/c==", ["a+b/c=="]),
+        ("https://in.example/day.csv?client_secret=s3cret", ["s3cret"]),
+        ("s3a://in/day=2026-01-31/token_type=x/part.parquet", []),
+        ("abfss://in@store.dfs.core.windows.net/day.parquet", []),
+        ("SELECT * FROM s WHERE token=source.token AND secret = 'x'", []),
+        ("jdbc:postgresql://db/shop?sslpasswordcallback=org.Callback&passwordFile=/etc/x", ["org.Callback"]),
+    ],
+)
+def test_secrets_inside_a_text_are_masked(text: str, secrets: list[str]) -> None:
+    for argument in ({"options": {"url": text}}, {"path": text}, [text]):
+        assert list(_secrets(argument)) == secrets
+
+
+def test_a_password_inside_a_url_is_hidden_where_airflow_shows_it() -> None:
+    """By Airflow's own masker, in the rendered fields that the UI shows and in what a log would say."""
+    from airflow.providers.common.compat.sdk import redact
+    from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
+
+    url = "jdbc:postgresql://db/shop?user=ada&password={{ conn_password }}"
+    merge = operator(source={"path": "/in", "format": "jdbc", "options": {"url": url}}, name="merge")
+    merge.render_template_fields({"conn_password": "pa55word-of-this-test"})
+    shown = json.dumps(_serialize_rendered_fields(merge))
+    assert "user=ada&password=***" in shown
+    assert "pa55word-of-this-test" not in shown
+    assert "pa55word" not in str(redact(merge._merge_config().to_dict()))
+
+
+def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    source = {"path": "/in/day.csv?sig=abcdef", "options": {"password": "pa55word"}}
+    DeltaMergeHook(conf={"spark.some.token": "t0ken"})._mask_secrets(MergeConfig(**{**GOOD, "source": source}))
+    assert sorted(masked) == ["abcdef", "pa55word", "t0ken"]
 
 
 def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,21 @@ def test_the_rendered_templates_show_the_statement_clause_by_clause(
     screenshot(page, "rendered_templates")
 
 
+def test_the_log_begins_with_the_business_folds_the_statement_and_ends_with_a_table(
+    airflow: RealAirflow, folder: Path, page: Page, screenshot: Screenshot
+) -> None:
+    from playwright.sync_api import expect
+
+    page.set_viewport_size({"width": 1280, "height": 1100})
+    open_task(airflow, page, "orders_upsert", "Logs")
+    expect(page.get_by_text(f"Merge into delta.`{folder}/orders`")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"rows +inserted +9 +files +touched +0"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Statement\s*$")).first).to_be_visible()
+    expect(page.get_by_text(re.compile("MERGE INTO")).first).not_to_be_visible()  # until a click unfolds it
+    expect(page.get_by_text("NativeCodeLoader")).to_have_count(0)
+    screenshot(page, "merge_log")
+
+
 def test_a_merge_that_has_ended_links_to_the_history_server_and_its_commit(
     airflow: RealAirflow, folder: Path, files: str, history_server: str, page: Page, screenshot: Screenshot
 ) -> None:

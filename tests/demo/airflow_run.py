@@ -20,7 +20,7 @@ DATES = ("2026-03-01", "2026-03-02")
 
 
 def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
-    """What this module prints when it runs with ``home`` as AIRFLOW_HOME."""
+    """What this module prints when it runs with ``home`` as AIRFLOW_HOME, and as ``output`` all before it."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW__", "AIRFLOW_CONN_"))}
     own |= {
         "AIRFLOW_HOME": str(home),
@@ -32,7 +32,7 @@ def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
     done = subprocess.run(command, cwd=CHECKOUT, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    return told | {"output": done.stdout}
 
 
 def main(folder: str, dag_id: str | None = None, *dates: str) -> None:

@@ -10,25 +10,19 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.result import MergeResult
-from tests.demo import airflow_run
+from tests.demo import airflow_run, merge_log
 from tests.demo.conftest import CHECKOUT
 
 README = (CHECKOUT / "README.md").read_text()
 RESULTS = (CHECKOUT / "docs" / "results.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The README's DAG run twice; only /tmp is another folder."""
     folder = tmp_path_factory.mktemp("readme")
-    dags = folder / "dags"
-    dags.mkdir()
-    (dags / "customers_upsert.py").write_text(blocks("python")[0].replace("/tmp/", f"{folder}/"))
-    return airflow_run.run(folder / "airflow", dags, "customers_upsert")
+    told = airflow_run.run(folder / "airflow", merge_log.readme_dag(folder), "customers_upsert")
+    return told | {"folder": folder}
 
 
 def test_the_dag_runs(told: dict[str, Any]) -> None:
@@ -44,6 +38,12 @@ def test_the_numbers_are_those_the_readme_tells(told: dict[str, Any]) -> None:
             f"{merged['merge.return_value']['num_touched_files']} files touched, "
             f"version {merged['merge.return_value']['version']}"
         )
+
+
+def test_the_log_of_its_merge_is_the_one_on_the_page_of_the_first_dag(told: dict[str, Any]) -> None:
+    """`python -m tests.demo.merge_log` writes it there."""
+    log = merge_log.first_merge(told["output"], told["folder"])
+    assert merge_log.without_what_differs(merge_log.shown()) == merge_log.without_what_differs(log)
 
 
 def test_every_key_of_the_result_is_in_the_table() -> None:

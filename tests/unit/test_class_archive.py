@@ -52,11 +52,34 @@ def test_it_is_told_why_spark_could_not_be_run(folder: Path, monkeypatch: pytest
     done = subprocess.run(
         [sys.executable, "-m", "airflow_delta_merge.class_archive"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr.strip().splitlines()) == (
-        1,
-        ["Spark could not be run to load its classes. It said:", "no Spark here"],
-    )
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-2:] == [
+        "Spark could not be run to load its classes. It said:",
+        "no Spark here",
+    ]
     assert not list(folder.glob("*.jsa"))
+
+
+def test_progress_is_told_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command goes on only when its first line was told."""
+    told: list[str] = []
+
+    def tell(_: str, seconds: float, what: str) -> None:
+        told.append(what)
+        (tmp_path / "told").touch()
+
+    monkeypatch.setattr(class_archive.log, "info", tell)
+    monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 20)
+    script = "echo 'Progress: One.'; while [ ! -e $0/told ]; do sleep .1; done; echo 'Progress: Two.'; exit 3"
+    command = ["sh", "-c", script, str(tmp_path)]
+    assert class_archive._run_telling_progress(command, {"PATH": "/usr/bin:/bin"})[0] == 3
+    assert told == ["One.", "Two."]
+
+
+def test_one_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 0.2)
+    exit_code, _ = class_archive._run_telling_progress(["sleep", "100"], {"PATH": "/usr/bin:/bin"})
+    assert exit_code == -9
 
 
 def _real_jars(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:

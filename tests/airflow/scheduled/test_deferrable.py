@@ -108,6 +108,7 @@ def test_marked_failed_while_deferred(airflow: Once) -> None:
     endless(airflow, "marked", table)
     airflow.mark("once_deferrable_source", "marked", "failed")
     nothing_left_within(10, airflow)
+    within(30, lambda: "Spark is ended, as" in airflow.logged("once_deferrable_source", "marked"))
     assert applied(table) == 0
 
 
@@ -140,6 +141,7 @@ def test_cleared_while_deferred(airflow: Once) -> None:
     (airflow.control / "cleared.-1" / "hold").unlink()
     airflow.run_ended("once_deferrable", "cleared")
     assert (airflow.result("once_deferrable", "cleared")["version"], applied(table)) == (1, 1)
+    assert "Spark is ended, as" in airflow.logged("once_deferrable", "cleared")
 
 
 def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:

@@ -1,0 +1,121 @@
+"""Templates and the dates of runs: rendered without a run, for a dry run, and in a run that has no date."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from datetime import datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from jinja2 import StrictUndefined, UndefinedError
+
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.arguments import check_rendered_conf, outputs_in
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+
+#: What templates lack in a run without a logical date: one by hand, by an asset or through the API, in Airflow 3.
+_OF_LOGICAL_DATE = (
+    "ds",
+    "ds_nodash",
+    "ts",
+    "ts_nodash",
+    "ts_nodash_with_tz",
+    "logical_date",
+    "data_interval_start",
+    "data_interval_end",
+)
+
+
+def with_missing_dates(context: Any) -> Any:
+    """The context in which a date that the run lacks can't be rendered; Jinja would take it for an empty text."""
+    missing = {
+        name: StrictUndefined(
+            f"This run has no logical date, as runs by hand and by assets have none, so {name} has no value. Write "
+            "dag_run.run_after, e.g. {{ dag_run.run_after | ds }}, which every run has, or give a default: "
+            f"{{{{ {name} | default(…) }}}}."
+        )
+        for name in _OF_LOGICAL_DATE
+        if name not in context
+    }
+    return {**context, **missing} if missing and "dag_run" in context else context
+
+
+def rendered_without_run(
+    operator: DeltaMergeOperator, *, logical_date: datetime | None, params: Mapping[str, Any]
+) -> DeltaMergeOperator:
+    """A copy of an operator as it would be in a run on this date; nothing of it depends on a run that isn't there.
+
+    :param logical_date: the run's date, for ``{{ ds }}`` and its like; it also stands for ``dag_run.run_after``.
+    :param params: values that go before the DAG's own params.
+    :raises MergeConfigError: for an output of another task, and a template that needs more than this.
+    """
+    made = copy.copy(operator)
+    made.__dict__.pop("hook", None)
+    made.resolve_template_files()
+    context = _context(made, logical_date, params)
+    env = made.get_template_env(made.get_dag()).overlay(undefined=StrictUndefined)
+    for field in made.template_fields:
+        value = getattr(made, field)
+        if field == "statement" or value is None:
+            continue
+        if tasks := outputs_in(value):
+            raise MergeConfigError(
+                f"A dry run doesn't know {field}, as it comes from the task {', '.join(tasks)}: set it to what that "
+                "task would return."
+            )
+        try:
+            setattr(made, field, made.render_template(value, context, env, set()))
+        except UndefinedError as error:
+            raise MergeConfigError(
+                f"A dry run can't render {field}, as {error.message or error}: call dry_run(logical_date=…, "
+                "params={…}), or set the field to its value."
+            ) from error
+    check_rendered_conf(operator.conf or {}, made.conf or {})
+    made._mask_secrets()
+    return made
+
+
+def _context(operator: DeltaMergeOperator, logical_date: datetime | None, params: Mapping[str, Any]) -> Any:
+    """What templates can refer to without a run."""
+    if AIRFLOW_V_3_0_PLUS:
+        from airflow.sdk.execution_time.context import ConnectionAccessor, MacrosAccessor, VariableAccessor
+
+        macros: Any = MacrosAccessor()
+    else:
+        from airflow import macros
+        from airflow.utils.context import ConnectionAccessor, VariableAccessor
+
+    dag = operator.get_dag()
+    task = SimpleNamespace(dag_id=operator.dag_id, task_id=operator.task_id, map_index=-1, try_number=1, task=operator)
+    context = {
+        "dag": dag,
+        "task": operator,
+        "ti": task,
+        "task_instance": task,
+        "params": {**(dag.params if dag is not None else {}), **operator.params, **params},
+        "macros": macros,
+        "var": {"value": VariableAccessor(deserialize_json=False), "json": VariableAccessor(deserialize_json=True)},
+        "conn": ConnectionAccessor(),
+    }
+    return context if logical_date is None else context | _of_date(operator.dag_id, logical_date)
+
+
+def _of_date(dag_id: str, logical_date: datetime) -> dict[str, Any]:
+    """What a run's date says, as Airflow's own context has it."""
+    date = pendulum.instance(logical_date)
+    day, moment = date.strftime("%Y-%m-%d"), date.isoformat()
+    return {
+        "logical_date": date,
+        "dag_run": SimpleNamespace(dag_id=dag_id, logical_date=date, run_after=date, conf={}),
+        "ds": day,
+        "ds_nodash": day.replace("-", ""),
+        "ts": moment,
+        "ts_nodash": date.strftime("%Y%m%dT%H%M%S"),
+        "ts_nodash_with_tz": moment.replace("-", "").replace(":", ""),
+    }
