@@ -35,6 +35,7 @@ from airflow_delta_merge.engine.insert_only_merge import (
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.engine.null_keys import NullKeys
 from airflow_delta_merge.engine.one_pass import is_likely_to_touch_all
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
@@ -59,6 +60,9 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: No bounds on what a merge does.
 NO_GUARDS = MergeGuards()
+
+#: No key columns.
+NO_KEYS = NullKeys()
 
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
@@ -87,6 +91,8 @@ class MergeIntoCommand:
     :param engine: who finds and writes the changes.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
+    :param null_keys: what is said of NULLs in its key columns.
+    :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
     """
 
     def __init__(
@@ -100,6 +106,8 @@ class MergeIntoCommand:
         engine: MergeEngine = MergeEngine.DELTA_MERGE,
         once: ExactlyOnce | None = None,
         attempt: int = 1,
+        num_bad_rows: int = 0,
+        null_keys: NullKeys = NO_KEYS,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
@@ -108,9 +116,10 @@ class MergeIntoCommand:
         self._engine = engine
         self._once = once
         self._recorded: MergeResult | None = None
+        self._null_keys = null_keys
         self._update_only_changed = update_only_changed
         self._source_attempt = 0
-        self._report = MergeReport(statement, metrics, attempt)
+        self._report = MergeReport(statement, metrics, attempt, num_bad_rows)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
@@ -252,6 +261,7 @@ class MergeIntoCommand:
         check = None
         if expected := guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
+        null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
         with timed, self._described("materialize source"), recorded:
             source = materialize_source(
@@ -261,6 +271,7 @@ class MergeIntoCommand:
                 statistics=[
                     *(statistic for key in keys for statistic in key.statistics()),
                     *(check.statistics() if check else ()),
+                    *self._null_keys.statistics(null_keys),
                 ],
                 also=check.columns if check else (),
                 storage_level=self._report.storage_level,
@@ -269,6 +280,7 @@ class MergeIntoCommand:
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             check_source(guards, source.num_rows)
+            self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
                     check.check_rows(source)
@@ -353,6 +365,7 @@ class MergeIntoCommand:
             return False
         self._report.executor, self._report.reason = InsertOnlyMergeExecutor.__name__, reason
         self._report.storage_level, self._report.materialization = "", READ_ONCE
+        self._report.num_null_keys = self._null_keys.refuse_while_read(self._statement)
         _log.info("The source is not kept: %s", reason)
         return True
 

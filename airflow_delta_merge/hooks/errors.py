@@ -37,6 +37,8 @@ _LASTING_TYPES = (
     "MergeGuardError",
     "EmptySourceError",
     "SourceExpectationError",
+    "BadRowsError",
+    "NullKeysError",
 )
 
 

@@ -40,6 +40,7 @@ _PARTS_OF_A_PATTERN: dict[str, Any] = {
     "target_alias": "target",
     "source_alias": "source",
     "source_dedupe": None,
+    "null_keys": "allow",
 }
 #: What a statement brings itself, likewise.
 PARTS_OF_A_STATEMENT: dict[str, Any] = {
@@ -239,6 +240,7 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         name: _STAND_INS[name] if name in _STAND_INS and _holds_output(value) else _fill(value, numbers)
         for name, value in arguments.items()
     }
+    known["source"] = _known_source(arguments["source"], known["source"])
     known["guards"] = _known_guards(arguments["guards"])
     known["window"] = _known_window(arguments["window"])
     if arguments["pattern"] is not None and known["pattern"] is None:
@@ -247,6 +249,16 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     build_config(known)
+
+
+def _known_source(given: Any, filled: Any) -> Any:
+    """The source without what it says of bad rows, where only the run knows some of it."""
+    rules = ("bad_rows", "max_bad_rows")
+    if not isinstance(given, Mapping) or not isinstance(filled, Mapping):
+        return filled
+    if not any(is_unknown(given.get(name)) for name in rules):
+        return filled
+    return {name: part for name, part in filled.items() if name not in (*rules, "bad_rows_path")}
 
 
 def _known_window(window: Any) -> Any:

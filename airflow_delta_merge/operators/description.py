@@ -14,11 +14,12 @@ def describe(result: MergeResult) -> str:
         f"; attempt {result.num_commit_attempts}, the others conflicted" if result.num_commit_attempts > 1 else ""
     )
     phases = ", ".join(f"{phase} {ms / 1000:.1f}" for phase, ms in result.durations_ms.items())
+    bad = f"; {result.num_bad_rows} bad ones in the source left out" if result.num_bad_rows else ""
     return "\n".join(
         [
             f"Merged into {result.table}: {_outcome(result)}{attempts}",
             f"  rows     {result.num_inserted_rows} inserted, {result.num_updated_rows} updated, "
-            f"{result.num_deleted_rows} deleted",
+            f"{result.num_deleted_rows} deleted{bad}",
             f"  files    {result.num_touched_files} touched of {result.num_candidate_files} searched of "
             f"{result.num_files_before_skipping}; {result.num_added_files} added",
             f"  seconds  {phases or 'not measured'}",
