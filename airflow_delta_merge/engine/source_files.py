@@ -104,7 +104,8 @@ class _Files:
         self._config, self._rule = config, rule
         self._format = str(config.source.format).lower()
         reader = gateway.spark.read.format(self._format).options(**config.source.reader_options)
-        reader = reader.option("columnNameOfCorruptRecord", BAD_ROW)
+        # Of a row whose fields it doesn't all read Spark can't tell whether it has too few or too many.
+        reader = reader.options(columnNameOfCorruptRecord=BAD_ROW, columnPruning="false")
         paths = list(config.source.paths)
         found = reader.load(paths).schema
         #: The columns that the files have.
