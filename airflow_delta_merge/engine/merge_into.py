@@ -133,6 +133,7 @@ class MergeIntoCommand:
         :param explain: whether to tell Spark's physical plans.
         """
         plans: list[MergePlan] = []
+        self._null_keys = replace(self._null_keys, are_refused=False)  # as for guards
         self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)), is_dry_run=True)
         return plans[-1]
 
@@ -147,6 +148,7 @@ class MergeIntoCommand:
                 try:
                     return raises_merge_errors(attempt)()
                 except MergeExecutionError as error:
+                    self._null_keys.raise_if_met(error)
                     is_last = self._source_attempt >= attempts
                     if not is_dry_run:
                         self._record_source_error(error, is_last=is_last)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.exceptions import MergeExecutionError
+
+# How the error of a row begins that is met while the source is read, also by Delta's own engine.
+_MET = "A row of the source has a NULL"
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,16 @@ class NullKeys:
         """Have the merge fail at the first such row that is read, if they are refused; how many are left then."""
         if not (self.keys and self.are_refused):
             return None
-        statement.refuse_null_keys(self._is_null(), f"A row of the source has a NULL key. {self._advice()}")
+        statement.refuse_null_keys(self._is_null(), f"{_MET} key.")
         return 0
+
+    def raise_if_met(self, error: MergeExecutionError) -> None:
+        """Say plainly that a merge met such a row, whatever Spark made of the error on its way here.
+
+        :raises NullKeysError: when that is what the error says.
+        """
+        if self.are_refused and _MET in str(error):
+            raise NullKeysError(f"{_MET} key. {self._advice()}") from error
 
     def _is_null(self) -> Column:
         columns = [F.col(quote_multipart(parse_multipart(key))).isNull() for key in self.keys]
