@@ -68,6 +68,8 @@ _INTERVAL = {
     "end": "{{ data_interval_end | default('', true) }}",
     "timezone": "{{ dag.timezone.name }}",
 }
+# What a source says of bad rows; where the last one lies is a text in any case.
+_OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
 # Whole days in any zone.
 _SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
 
@@ -252,13 +254,17 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
 
 
 def _known_source(given: Any, filled: Any) -> Any:
-    """The source without what it says of bad rows, where only the run knows some of it."""
-    rules = ("bad_rows", "max_bad_rows")
-    if not isinstance(given, Mapping) or not isinstance(filled, Mapping):
+    """The source, of which what it says of bad rows can be checked as far as it is known."""
+    if not isinstance(given, Mapping) or not isinstance(filled, Mapping) or not given.keys() & set(_OF_BAD_ROWS):
         return filled
-    if not any(is_unknown(given.get(name)) for name in rules):
-        return filled
-    return {name: part for name, part in filled.items() if name not in (*rules, "bad_rows_path")}
+    if any(is_unknown(given.get(name)) for name in _OF_BAD_ROWS[:2]):
+        return {name: part for name, part in filled.items() if name not in _OF_BAD_ROWS}
+    paths = given.get("paths") or given.get("path")
+    paths = [paths] if isinstance(paths, str) else paths or []
+    format_ = given.get("format")
+    is_named = not is_unknown(format_) if format_ is not None else not any(is_unknown(path) for path in paths)
+    # The name of a file that only the run knows doesn't tell its format yet.
+    return filled if is_named else {**filled, "format": "json"}
 
 
 def _known_window(window: Any) -> Any:

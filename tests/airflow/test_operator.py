@@ -149,6 +149,11 @@ def test_what_becomes_of_bad_rows_may_be_templates() -> None:
     kept = {"bad_rows_path": "/bad/{{ ds }}", "max_bad_rows": "{{ params.most }}"}
     operator(source={"path": "/in/a.csv", "bad_rows": "keep", **kept})
     operator(source={"path": "/in/a.csv", "bad_rows": "{{ params.bad_rows }}", **kept})
+    operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "skip"})
+    operator(source={"paths": ["/in/{{ ds }}.csv"], "bad_rows": "skip"})
+    operator(source={"path": "/in/{{ ds }}", "format": "{{ params.format }}", "bad_rows": "skip"})
+    with pytest.raises(MergeConfigError, match="it can be: fail, skip, keep"):
+        operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "drop"})
 
 
 def test_guards_may_be_templates() -> None:
