@@ -46,5 +46,13 @@ class SourceExpectationError(MergeGuardError):
     """The source's columns or rows aren't what the merge's caller expects of them; nothing was committed."""
 
 
+class BadRowsError(MergeGuardError):
+    """The source's files have rows that can't be read, more than its caller allows; nothing was committed."""
+
+
+class NullKeysError(MergeGuardError):
+    """Source rows have a NULL key, by which they could never be found again; nothing was committed."""
+
+
 class MergeResultError(DeltaMergeError, ValueError):
     """A result read back from a file, XCom or the Delta log is not one this version understands."""

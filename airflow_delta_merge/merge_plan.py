@@ -29,6 +29,8 @@ class MergePlan:
     :param num_candidate_bytes: their size.
     :param num_touched_files: files that hold a row which a clause would change.
     :param num_touched_bytes: their size.
+    :param num_bad_rows: rows of the source's JSON or CSV files that can't be read and would be left out.
+    :param num_null_keys: source rows with a NULL in a key column, as in a result.
     :param spark_plans: Spark's physical plans by what they compute (``matches``, ``rewritten rows``, ``inserted
         rows``), if they were asked for.
     """
@@ -49,6 +51,8 @@ class MergePlan:
     num_candidate_bytes: int
     num_touched_files: int
     num_touched_bytes: int
+    num_bad_rows: int = 0
+    num_null_keys: int | None = None
     spark_plans: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

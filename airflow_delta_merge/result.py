@@ -46,6 +46,9 @@ class MergeResult:
         of the last commit attempt.
     :param num_commit_attempts: how often the merge was computed: 1, and one more for each concurrent writer's commit
         that it conflicted with.
+    :param num_bad_rows: rows of the source's JSON or CSV files that could not be read and were left out.
+    :param num_null_keys: source rows with a NULL in a key column, by which they match nothing; None where they weren't
+        counted: ``on`` is a condition, ``null_safe``, the source is written as it is read, or Delta merged.
     :param already_committed: whether nothing was done now, because an earlier try of the same execution had committed;
         all else is what that try recorded in the table's log.
     """
@@ -77,6 +80,8 @@ class MergeResult:
     metrics: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)
     num_commit_attempts: int = 1
+    num_bad_rows: int = 0
+    num_null_keys: int | None = None
     already_committed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def _check_type(name: str, value: Any) -> None:
     elif name in ("metrics", "durations_ms"):
         good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
     else:
-        good = _is_int(value) or (name == "version" and value is None)
+        good = _is_int(value) or (name in ("version", "num_null_keys") and value is None)
     if not good:
         raise MergeResultError(f"This merge result has a wrong value for {name}: {str(value)[:80]!r}.")
 

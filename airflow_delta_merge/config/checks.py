@@ -50,3 +50,8 @@ def check_keys(
     if unknown:
         known = ", ".join((*required, *optional))
         raise MergeConfigError(f"The merge {what} has unknown keys: {', '.join(unknown)}. Known are: {known}.")
+
+
+def check_null_keys(value: Any) -> None:
+    if value not in ("allow", "fail"):
+        raise MergeConfigError(f"null_keys is {value!r}; it can be: allow, fail.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
+from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_null_keys, check_version, require_text
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import MergeGuards
@@ -16,7 +16,7 @@ from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class MergeConfig:
     :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
     :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
         Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
+    :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
+        ``null_safe``: ``allow`` them, or ``fail`` before anything is written.
     :raises MergeConfigError: when any of it can't be meant so.
     """
 
@@ -59,6 +61,7 @@ class MergeConfig:
     window: MergeWindow | None = None
     guards: MergeGuards = field(default_factory=MergeGuards)
     engine: MergeEngine = MergeEngine.DELTA_MERGE
+    null_keys: str = "allow"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", MergeTarget.of(self.target))
@@ -75,6 +78,9 @@ class MergeConfig:
             raise MergeConfigError(f"Target and source have the same alias {self.target_alias!r}; give them two.")
 
     def _check_options(self) -> None:
+        check_null_keys(self.null_keys)
+        if self.null_keys == "fail" and isinstance(self.on, str):
+            raise MergeConfigError('null_keys="fail" needs key columns: give on as a list.')
         if self.create_table is not None:
             object.__setattr__(self, "create_table", CreateTable.of(self.create_table))
         if self.window is not None:
@@ -134,6 +140,8 @@ class MergeConfig:
             clauses = tuple(each.only_where(of_window) if each.kind is by_source else each for each in clauses)
         if self.source_dedupe is not None:
             source = self.source_dedupe.to_sql(source, self.on, null_safe=self.null_safe)
+        if self.null_keys == "fail" and self.engine is MergeEngine.BUILTIN:
+            source = self._with_keys(source)  # this package's own engine looks at the keys as it reads them
         lines = [
             f"MERGE {evolution}INTO {self.target.to_sql()} AS {quote_identifier(self.target_alias)}",
             f"USING {source} AS {quote_identifier(self.source_alias)}",
@@ -141,6 +149,15 @@ class MergeConfig:
         ]
         lines += [clause.to_sql() for clause in clauses]
         return "\n".join(lines)
+
+    def _with_keys(self, source: str) -> str:
+        """A source of which reading a row with a NULL key raises an error."""
+        if self.null_safe:
+            return source
+        keys = [quote_multipart(parse_multipart(key)) for key in self.on]
+        message = quote_text(f"A row of the source has a NULL in {', '.join(self.on)}, and null_keys is fail.")
+        has_keys = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        return f"(\nSELECT * FROM {source} WHERE assert_true({has_keys}, {message}) IS NULL\n)"
 
     @property
     def ordered_clauses(self) -> tuple[MergeClause, ...]:
@@ -166,6 +183,7 @@ class MergeConfig:
             "window": None if self.window is None else self.window.to_dict(),
             "guards": self.guards.to_dict(),
             "engine": str(self.engine),
+            "null_keys": self.null_keys,
         }
 
     @classmethod

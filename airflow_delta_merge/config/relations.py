@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
 from airflow_delta_merge.config.checks import check_keys, option_text, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
@@ -64,6 +65,18 @@ _FORMAT_OF_SUFFIX = {
 }
 #: Formats whose files SQL can name as they are: ``parquet.`/in/day` ``.
 FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
+_PARTS_OF_A_SOURCE = (
+    "query",
+    "table",
+    "path",
+    "paths",
+    "format",
+    "options",
+    "select",
+    "bad_rows",
+    "max_bad_rows",
+    "bad_rows_path",
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,12 @@ class MergeSource:
     :param format: the format of ``paths`` as Spark names it; by default guessed from the suffix, else ``delta``.
     :param options: reader options for ``paths``, as pairs of (name, value).
     :param select: a query over these rows, which it calls ``source``: what it gives is merged in their place.
+    :param bad_rows: with JSON and CSV files: what becomes of rows that can't be read, or have too few or too many
+        fields: ``fail`` the merge (default), ``skip`` them, or ``keep`` them in a table of their own. With the options
+        ``mode`` or ``columnNameOfCorruptRecord`` Spark does as these say.
+    :param max_bad_rows: with ``skip`` and ``keep``: how many there may be before the merge fails, as a count or as a
+        fraction below 1 of all rows.
+    :param bad_rows_path: with ``keep``: path of the Delta table to which they are added; it is made if it is missing.
     """
 
     query: str | None = None
@@ -84,6 +103,9 @@ class MergeSource:
     format: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     select: str | None = None
+    bad_rows: str | None = None
+    max_bad_rows: int | float | None = None
+    bad_rows_path: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(self.paths))
@@ -104,6 +126,23 @@ class MergeSource:
             raise MergeConfigError("A source's format and options go with a path, not with a query or a table.")
         if self.paths and self.format is None:
             object.__setattr__(self, "format", _guess_format(self.paths[0]))
+        if (found := self.bad_rows_rule) is not None:
+            object.__setattr__(self, "max_bad_rows", found.most)
+
+    @property
+    def bad_rows_rule(self) -> BadRows | None:
+        """What becomes of bad rows; None for sources of which this package doesn't look for any."""
+        given = self.bad_rows, self.max_bad_rows, self.bad_rows_path
+        return bad_rows_of(*given, format=self.format, options=self.options)
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options to read ``paths`` with: by default quotes within CSV fields are doubled, as in RFC 4180."""
+        options = dict(self.options)
+        given = {name.lower(): value for name, value in self.options}
+        if str(self.format).lower() == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
+            options["escape"] = quote
+        return options
 
     @classmethod
     def of_path(
@@ -120,7 +159,7 @@ class MergeSource:
         """Read a source from what people write or an upstream task returned.
 
         A string is a query if it begins as one, a path if it has a ``/`` outside backticks, else a table name;
-        a list is paths; a dict has ``query``, ``table`` or ``path`` / ``paths`` with ``format`` and ``options``.
+        a list is paths; a dict has ``query``, ``table`` or ``path`` / ``paths``, and the rest of :class:`MergeSource`.
         """
         if isinstance(value, MergeSource):
             return value
@@ -137,7 +176,7 @@ class MergeSource:
 
     @classmethod
     def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:
-        check_keys(value, "source", optional=("query", "table", "path", "paths", "format", "options", "select"))
+        check_keys(value, "source", optional=_PARTS_OF_A_SOURCE)
         if "path" in value and "paths" in value:
             raise MergeConfigError("A merge source has either path or paths, not both.")
         paths = value.get("paths") or ((value["path"],) if value.get("path") is not None else ())
@@ -148,6 +187,9 @@ class MergeSource:
             format=value.get("format"),
             options=tuple(dict(value.get("options") or {}).items()),
             select=value.get("select"),
+            bad_rows=value.get("bad_rows"),
+            max_bad_rows=value.get("max_bad_rows"),
+            bad_rows_path=value.get("bad_rows_path"),
         )
 
     def selecting(self, query: str) -> MergeSource:
@@ -160,7 +202,7 @@ class MergeSource:
     def needs_view(self) -> bool:
         """Whether the files must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
         plain = self.format in FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
-        return bool(self.paths) and not plain
+        return bool(self.paths) and (not plain or self.bad_rows_rule is not None)
 
     def to_sql(self, relation: str | None = None) -> str:
         """The source as a relation of Spark SQL.
@@ -181,7 +223,7 @@ class MergeSource:
             return quote_multipart(parse_multipart(self.table))
         assert self.format is not None
         files = f"{quote_identifier(self.format)}.{quote_identifier(self.paths[0])}"
-        if not self.needs_view:
+        if not self.needs_view or (len(self.paths) == 1 and self.format == "json" and not self.options):
             return files
         names = ", ".join(name for name, _ in self.options)
         more = f"{len(self.paths)} paths, options: {names or 'none'}".replace("*/", "* /")
@@ -193,7 +235,8 @@ class MergeSource:
             return {"query": self.query, **select}
         if self.table is not None:
             return {"table": self.table, **select}
-        return {"paths": list(self.paths), "format": self.format, "options": dict(self.options), **select}
+        more = {**select, **bad_rows_parts(self.bad_rows, self.max_bad_rows, self.bad_rows_path)}
+        return {"paths": list(self.paths), "format": self.format, "options": dict(self.options), **more}
 
 
 def _is_path(text: str) -> bool:

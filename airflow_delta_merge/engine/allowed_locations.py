@@ -89,7 +89,7 @@ class AllowedLocations:
                     "lies under allowed_locations."
                 )
             self._check_options(name for name, _ in source.options)
-            for path in source.paths:
+            for path in (*source.paths, *filter(None, [source.bad_rows_path])):
                 self._check_path(path)
         else:
             self._check_text(source.query or f"SELECT * FROM {replace(source, select=None).to_sql()}")  # noqa: S608  quoted

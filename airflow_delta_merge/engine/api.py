@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeGuards, MergeStatement, to_json
@@ -21,8 +22,9 @@ from airflow_delta_merge.engine.delta_jvm import (
 )
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
-from airflow_delta_merge.engine.merge_into import NO_GUARDS, MergeIntoCommand
+from airflow_delta_merge.engine.merge_into import NO_GUARDS, NO_KEYS, MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.engine.null_keys import NullKeys
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult
@@ -97,14 +99,16 @@ def _merge(
         return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-    with statements_of(gateway, config, create=True, allowed=allowed) as statement:
+    with statements_of(gateway, config, create=True, allowed=allowed, identity=identity) as statements:
 
         def attempt(number: int) -> MergeResult:
             return _command(
                 gateway,
-                statement(),
+                statements.sql(),
                 once=once,
                 attempt=number,
+                num_bad_rows=statements.num_bad_rows,
+                null_keys=_null_keys(config),
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
                 engine=config.engine,
@@ -127,8 +131,9 @@ def _merge_by_statement(
     versions = f"Spark {found.spark} with Delta {found.delta}"
     require_no_guards(config.guards, versions, holds_to_locations=holds_to_locations)
     merge = BuiltInStatement(gateway.spark, config.target.to_sql(), identity)
-    with statements_of(gateway, config, create=True) as statement:
-        return until_committed(gateway, lambda attempt: merge.run(statement, attempt), max_commit_attempts)
+    with statements_of(gateway, config, create=True, identity=identity) as statements:
+        result = until_committed(gateway, lambda attempt: merge.run(statements.sql, attempt), max_commit_attempts)
+        return replace(result, num_bad_rows=statements.num_bad_rows)
 
 
 @raises_merge_errors
@@ -185,15 +190,21 @@ def plan(
         gateway = Gateway(spark, progress)
         require_tried(gateway.versions)
         allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-        with statements_of(gateway, config, create=False, allowed=allowed) as statement:
+        with statements_of(gateway, config, create=False, allowed=allowed) as statements:
             command = _command(
                 gateway,
-                statement(),
+                statements.sql(),
+                num_bad_rows=statements.num_bad_rows,
+                null_keys=_null_keys(config),
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
                 allowed=allowed,
             )
             return command.plan_merge(explain=explain)
+
+
+def _null_keys(config: MergeConfig | MergeStatement) -> NullKeys:
+    return NO_KEYS if isinstance(config, MergeStatement) else NullKeys.of(config)
 
 
 def _command(
@@ -202,6 +213,8 @@ def _command(
     *,
     once: ExactlyOnce | None = None,
     attempt: int = 1,
+    num_bad_rows: int = 0,
+    null_keys: NullKeys = NO_KEYS,
     update_only_changed: bool = False,
     guards: MergeGuards = NO_GUARDS,
     engine: MergeEngine = MergeEngine.DELTA_MERGE,
@@ -227,6 +240,8 @@ def _command(
         engine=engine,
         once=once,
         attempt=attempt,
+        num_bad_rows=num_bad_rows,
+        null_keys=null_keys,
     )
 
 

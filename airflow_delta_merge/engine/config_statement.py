@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
@@ -12,7 +13,22 @@ from airflow_delta_merge.engine.create_table import create_if_missing
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
-from airflow_delta_merge.identifiers import quote_identifier
+from airflow_delta_merge.engine.source_files import source_relation
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.identity import MergeIdentity
+
+
+@dataclass(frozen=True)
+class Statements:
+    """A merge as a statement.
+
+    :param sql: gives the MERGE statement for the table as it is then.
+    :param num_bad_rows: how many bad rows of the source's files it doesn't see.
+    """
+
+    sql: Callable[[], str]
+    num_bad_rows: int = 0
 
 
 @contextmanager
@@ -22,13 +38,13 @@ def statements_of(
     *,
     create: bool,
     allowed: AllowedLocations | None = None,
-) -> Iterator[Callable[[], str]]:
-    """A function that gives the MERGE statement for the table as it is then.
+    identity: MergeIdentity | None = None,
+) -> Iterator[Statements]:
+    """The MERGE statement, which may refer to a temporary view that is there only inside.
 
-    The statement may refer to a temporary view that is there only inside.
-
-    :param create: whether a missing target is made, if the config says how.
+    :param create: whether a missing target is made, if the config says how, and bad rows are kept, if it says where.
     :param allowed: where all that the merge reads and writes has to lie.
+    :param identity: who merges.
     :raises MergeConfigError: when an expression or the query of the config is not one.
     """
     if allowed is not None:
@@ -36,14 +52,16 @@ def statements_of(
     require_guards(gateway, config.guards)
     if isinstance(config, MergeStatement):
         sql = config.sql
-        yield lambda: sql
+        yield Statements(lambda: sql)
         return
     _check_expressions(gateway, config)
-    with _source_relation(gateway, config) as relation:
+    with source_relation(gateway, config, identity, keeps_rows=create) as relation:
         if create and config.create_table is not None:
-            source = config.source.to_sql(relation)
+            source = config.source.to_sql(relation.sql)
             create_if_missing(gateway, config.target, config.create_table, source, allowed)
-        yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation)
+        yield Statements(
+            lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation.sql), relation.num_bad_rows
+        )
 
 
 def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:
@@ -78,19 +96,3 @@ def _expressions(config: MergeConfig) -> Iterator[tuple[str, str]]:
             yield clause.condition, f"condition of the {clause.kind} {clause.action} clause"
         for column, value in clause.values:
             yield value, f"value of column {column!r} in the {clause.kind} {clause.action} clause"
-
-
-@contextmanager
-def _source_relation(gateway: Gateway, config: MergeConfig) -> Iterator[str | None]:
-    """The name of a temporary view over the source's files, where SQL cannot express how to read them."""
-    source = config.source
-    if not source.needs_view:
-        yield None
-        return
-    view = f"merge_source_{uuid.uuid4().hex}"
-    reader = gateway.spark.read.format(source.format or "").options(**dict(source.options))
-    reader.load(list(source.paths)).createOrReplaceTempView(view)
-    try:
-        yield quote_identifier(view)
-    finally:
-        gateway.spark.catalog.dropTempView(view)

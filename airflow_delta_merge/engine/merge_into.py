@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
+from airflow_delta_merge.engine.null_keys import NullKeys
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
@@ -45,6 +47,9 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: No bounds on what a merge does.
 NO_GUARDS = MergeGuards()
+
+#: No key columns.
+NO_KEYS = NullKeys()
 
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
@@ -73,6 +78,8 @@ class MergeIntoCommand:
     :param engine: who finds and writes the changes.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
+    :param null_keys: what is said of NULLs in its key columns.
+    :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
     """
 
     def __init__(
@@ -86,6 +93,8 @@ class MergeIntoCommand:
         engine: MergeEngine = MergeEngine.DELTA_MERGE,
         once: ExactlyOnce | None = None,
         attempt: int = 1,
+        num_bad_rows: int = 0,
+        null_keys: NullKeys = NO_KEYS,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
@@ -94,9 +103,10 @@ class MergeIntoCommand:
         self._engine = engine
         self._once = once
         self._recorded: MergeResult | None = None
+        self._null_keys = null_keys
         self._update_only_changed = update_only_changed
         self._source_attempt = 0
-        self._report = MergeReport(statement, metrics, attempt)
+        self._report = MergeReport(statement, metrics, attempt, num_bad_rows)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
@@ -110,6 +120,7 @@ class MergeIntoCommand:
         :param explain: whether to tell Spark's physical plans.
         """
         plans: list[MergePlan] = []
+        self._null_keys = replace(self._null_keys, are_refused=False)  # as for guards
         self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)), is_dry_run=True)
         return plans[-1]
 
@@ -124,6 +135,7 @@ class MergeIntoCommand:
                 try:
                     return raises_merge_errors(attempt)()
                 except MergeExecutionError as error:
+                    self._null_keys.raise_if_met(error)
                     is_last = self._source_attempt >= attempts
                     if not is_dry_run:
                         self._record_source_error(error, is_last=is_last)
@@ -217,6 +229,7 @@ class MergeIntoCommand:
         if not facts.source_is_read:
             _log.info("The source is not kept: %s", reason)
             self._report.storage_level, self._report.materialization = "", READ_ONCE
+            self._report.num_null_keys = self._null_keys.refuse_while_read(self._statement)
 
     @cached_property
     def _settings(self) -> Settings:
@@ -266,6 +279,7 @@ class MergeIntoCommand:
         check = None
         if expected := guards.expect_source:
             check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
+        null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
         with timed, self._described("materialize source"), recorded:
             source = materialize_source(
@@ -275,6 +289,7 @@ class MergeIntoCommand:
                 statistics=[
                     *(statistic for key in keys for statistic in key.statistics()),
                     *(check.statistics() if check else ()),
+                    *self._null_keys.statistics(null_keys),
                 ],
                 also=check.columns if check else (),
                 storage_level=self._report.storage_level,
@@ -283,6 +298,7 @@ class MergeIntoCommand:
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             check_source(guards, source.num_rows)
+            self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
                     check.check_rows(source)

@@ -20,12 +20,14 @@ class MergeReport:
     :param statement: the resolved merge.
     :param metrics: its counts and durations.
     :param attempt: which commit attempt this is, from 1.
+    :param num_bad_rows: how many bad rows of the source's files were left out.
     """
 
-    def __init__(self, statement: ResolvedMerge, metrics: MergeMetrics, attempt: int) -> None:
+    def __init__(self, statement: ResolvedMerge, metrics: MergeMetrics, attempt: int, num_bad_rows: int = 0) -> None:
         self._statement = statement
         self._metrics = metrics
         self._attempt = attempt
+        self._num_bad_rows = num_bad_rows
         self.executor = ""
         self.reason = ""
         self.version_read = -1
@@ -33,6 +35,7 @@ class MergeReport:
         self.num_touched_files = 0
         self.storage_level = ""
         self.materialization = "nothing was read"
+        self.num_null_keys: int | None = None
 
     def plan(self, touched_bytes: int, spark_plans: Mapping[str, str]) -> MergePlan:
         """What the merge would do.
@@ -94,4 +97,6 @@ class MergeReport:
             "num_candidate_files": values["numTargetFilesAfterSkipping"],
             "num_candidate_bytes": values["numTargetBytesAfterSkipping"],
             "num_touched_files": self.num_touched_files,
+            "num_bad_rows": self._num_bad_rows,
+            "num_null_keys": self.num_null_keys,
         }

@@ -55,6 +55,8 @@ _LASTING_TYPES = (
     "MergeGuardError",
     "EmptySourceError",
     "SourceExpectationError",
+    "BadRowsError",
+    "NullKeysError",
 )
 
 

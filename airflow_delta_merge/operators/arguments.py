@@ -40,6 +40,7 @@ _PARTS_OF_A_PATTERN: dict[str, Any] = {
     "target_alias": "target",
     "source_alias": "source",
     "source_dedupe": None,
+    "null_keys": "allow",
 }
 #: What a statement brings itself, likewise.
 PARTS_OF_A_STATEMENT: dict[str, Any] = {
@@ -67,6 +68,8 @@ _INTERVAL = {
     "end": "{{ data_interval_end | default('', true) }}",
     "timezone": "{{ dag.timezone.name }}",
 }
+# What a source says of bad rows; where the last one lies is a text in any case.
+_OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
 # Whole days in any zone.
 _SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
 
@@ -239,6 +242,7 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         name: _STAND_INS[name] if name in _STAND_INS and _holds_output(value) else _fill(value, numbers)
         for name, value in arguments.items()
     }
+    known["source"] = _known_source(arguments["source"], known["source"])
     known["guards"] = _known_guards(arguments["guards"])
     known["window"] = _known_window(arguments["window"])
     if arguments["pattern"] is not None and known["pattern"] is None:
@@ -247,6 +251,20 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     build_config(known)
+
+
+def _known_source(given: Any, filled: Any) -> Any:
+    """The source, of which what it says of bad rows can be checked as far as it is known."""
+    if not isinstance(given, Mapping) or not isinstance(filled, Mapping) or not given.keys() & set(_OF_BAD_ROWS):
+        return filled
+    if any(is_unknown(given.get(name)) for name in _OF_BAD_ROWS[:2]):
+        return {name: part for name, part in filled.items() if name not in _OF_BAD_ROWS}
+    paths = given.get("paths") or given.get("path")
+    paths = [paths] if isinstance(paths, str) else paths or []
+    format_ = given.get("format")
+    is_named = not is_unknown(format_) if format_ is not None else not any(is_unknown(path) for path in paths)
+    # The name of a file that only the run knows doesn't tell its format yet.
+    return filled if is_named else {**filled, "format": "json"}
 
 
 def _known_window(window: Any) -> Any:

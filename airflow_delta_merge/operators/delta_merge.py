@@ -101,8 +101,9 @@ class DeltaMergeOperator(BaseOperator):
         (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``); also an ``ObjectStoragePath`` or an asset, the name
-        of a ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
+        (``{"path": "/in/day.csv", "options": {"header": True}}``), which may say what becomes of
+        bad rows; also an ``ObjectStoragePath`` or an asset, the name of a ``.sql`` file with a query, or what an
+        upstream task returned of all these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
@@ -113,6 +114,8 @@ class DeltaMergeOperator(BaseOperator):
     :param sql: a whole ``MERGE INTO`` statement, or the name of a ``.sql`` file with one, in place of the arguments
         that make one. (templated)
     :param null_safe: with key columns: whether two NULLs are equal.
+    :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
+        ``null_safe``: ``allow`` them or ``fail``. Patterns have this themselves, and fail by default.
     :param target_alias: the target's name in conditions and values. (templated)
     :param source_alias: the source's name in conditions and values. (templated)
     :param with_schema_evolution: whether columns that only the source has are added to the target.
@@ -226,6 +229,7 @@ class DeltaMergeOperator(BaseOperator):
         pattern: Pattern | Mapping[str, Any] | None = None,
         sql: str | None = None,
         null_safe: bool = False,
+        null_keys: str = "allow",
         target_alias: str = "target",
         source_alias: str = "source",
         with_schema_evolution: bool = False,
@@ -272,6 +276,7 @@ class DeltaMergeOperator(BaseOperator):
         self.pattern = to_plain(pattern)
         self.sql = sql
         self.null_safe = null_safe
+        self.null_keys = null_keys
         self.target_alias = target_alias
         self.source_alias = source_alias
         self.with_schema_evolution = with_schema_evolution

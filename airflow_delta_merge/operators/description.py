@@ -54,7 +54,7 @@ def describe(result: MergeResult) -> str:
     how = f"  how     {result.executor}: {result.executor_reason}"
     lines = [f"Merged into {result.table}: {_outcome(result)}{attempts}", *_counts(rows, files)]
     lines[-1] += f" of {result.num_files_before_skipping:,}"
-    return "\n".join([*lines, *_bars(result.durations_ms), how])
+    return "\n".join([*lines, *_bad_rows(result.num_bad_rows), *_bars(result.durations_ms), how])
 
 
 def describe_plan(plan: MergePlan) -> str:
@@ -69,7 +69,12 @@ def describe_plan(plan: MergePlan) -> str:
     counts = _counts(rows, files)
     counts[1] += f" of {plan.num_files_before_skipping:,}"
     head = f"Dry run of a merge into {plan.table}; nothing was committed"
-    return "\n".join([head, *counts, f"  how     {plan.executor}: {plan.executor_reason}"])
+    how = f"  how     {plan.executor}: {plan.executor_reason}"
+    return "\n".join([head, *counts, *_bad_rows(plan.num_bad_rows), how])
+
+
+def _bad_rows(count: int) -> list[str]:
+    return [f"  bad     {count:,} rows of the source left out"] if count else []
 
 
 def _counts(rows: dict[str, int], files: dict[str, int]) -> list[str]:

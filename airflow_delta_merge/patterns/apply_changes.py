@@ -14,7 +14,7 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.config.checks import column_names
+from airflow_delta_merge.config.checks import check_null_keys, column_names
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.patterns.pattern import ChangePattern, column
 
@@ -37,6 +37,8 @@ class ApplyChanges(ChangePattern):
     :param on_ties: several changes of one key with the same, greatest sequence: ``fail``, or ``pick`` any of them.
     :param deleted_column: a BOOLEAN column of the target, which the source doesn't have, that marks deleted rows.
     :param null_safe: whether two NULLs in a key are equal.
+    :param null_keys: what changes with a NULL in a key mean, which match nothing unless ``null_safe``: ``fail`` before
+        anything is written, or ``allow`` them.
     """
 
     NAME: ClassVar[str] = "apply_changes"
@@ -44,9 +46,11 @@ class ApplyChanges(ChangePattern):
     on_ties: str = "fail"
     deleted_column: str | None = None
     null_safe: bool = False
+    null_keys: str = "fail"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_keys(self.null_keys)
         object.__setattr__(self, "sequence_by", column_names(self.sequence_by, "sequence_by"))
         if not self.sequence_by:
             raise MergeConfigError("sequence_by is empty: name the column that orders the changes of a key.")
@@ -57,6 +61,7 @@ class ApplyChanges(ChangePattern):
         return {
             "on": self.keys,
             "null_safe": self.null_safe,
+            "null_keys": self.null_keys,
             "source_dedupe": SourceDedupe(latest_by=self.sequence_by, on_ties=self.on_ties),
             **(self._marking(source) if self.deleted_column is not None else self._deleting()),
         }

@@ -13,7 +13,7 @@ from airflow_delta_merge.config import (
     when_not_matched_by_source_update,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.config.checks import column_names, require_text
+from airflow_delta_merge.config.checks import check_null_keys, column_names, require_text
 from airflow_delta_merge.patterns.pattern import Pattern, column
 
 
@@ -23,6 +23,8 @@ class InsertNew(Pattern):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
+    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
+        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken; by default two of them with
         a new key are both inserted.
     """
@@ -30,15 +32,18 @@ class InsertNew(Pattern):
     NAME: ClassVar[str] = "insert_new"
     null_safe: bool = False
     latest_by: tuple[str, ...] = ()
+    null_keys: str = "fail"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_keys(self.null_keys)
         object.__setattr__(self, "latest_by", column_names(self.latest_by, "latest_by"))
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         return {
             "on": self.keys,
             "null_safe": self.null_safe,
+            "null_keys": self.null_keys,
             "source_dedupe": self.latest_by or None,
             "clauses": self._clauses(),
         }
@@ -53,6 +58,8 @@ class Upsert(InsertNew):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
+    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
+        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken; by default they make the
         merge fail.
     :param keep: columns that an update leaves as they are, e.g. ``created_at``.
@@ -75,6 +82,8 @@ class Sync(Upsert):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
+    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
+        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target, e.g. ``target.region = 'EU'``: only such rows are deleted. A
@@ -102,6 +111,8 @@ class SoftDelete(Sync):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
+    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
+        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target: only such rows are marked.

@@ -290,7 +290,7 @@ class DeltaMergeSensor(TableLogSensor):
         ):
             for name, bound in bounds.items():
                 value = getattr(result, name)
-                if not is_met(value, bound):
+                if value is None or not is_met(value, bound):  # not counted is not met
                     self._give_up(f"The merge {who} has {name} = {value}, but {word} {bound} is asked for.")
         if self.condition is not None and not self.condition(result):
             called = getattr(self.condition, "__name__", repr(self.condition))

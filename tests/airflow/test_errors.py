@@ -17,6 +17,8 @@ from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job, error_
         ("NotImplementedError", None, None, True),
         ("MergeGuardError", None, None, True),
         ("EmptySourceError", None, None, True),
+        ("BadRowsError", None, None, True),
+        ("NullKeysError", None, None, True),
         ("StaleMergeError", None, None, True),
         ("MergeExecutionError", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", True),
         ("MergeExecutionError", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", True),

@@ -75,6 +75,8 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"fail_if": 7}, "list of SQL conditions, not 7"),
         ({"create_table": "yes"}, "create_table is True or a dict"),
         ({"create_table": {"partitioned_by": ["a"], "cluster_by": ["b"]}}, "not both"),
+        ({"source": {"path": "/in/a.csv", "bad_rows": "keep"}}, "bad_rows_path, a place for the rows, go together"),
+        ({"null_keys": "refuse"}, "it can be: allow, fail"),
         ({"on_empty_source": "ignore"}, "it can be: merge, skip, fail"),
         ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
         ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
@@ -144,6 +146,17 @@ def test_how_a_table_is_made_may_be_templates() -> None:
     operator(create_table={"partitioned_by": ["{{ params.by }}"], "properties": {"owner": "{{ dag.owner }}"}})
     with pytest.raises(MergeConfigError, match="unknown keys: partition_by"):
         operator(create_table={"partition_by": ["{{ params.by }}"]})
+
+
+def test_what_becomes_of_bad_rows_may_be_templates() -> None:
+    kept = {"bad_rows_path": "/bad/{{ ds }}", "max_bad_rows": "{{ params.most }}"}
+    operator(source={"path": "/in/a.csv", "bad_rows": "keep", **kept})
+    operator(source={"path": "/in/a.csv", "bad_rows": "{{ params.bad_rows }}", **kept})
+    operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "skip"})
+    operator(source={"paths": ["/in/{{ ds }}.csv"], "bad_rows": "skip"})
+    operator(source={"path": "/in/{{ ds }}", "format": "{{ params.format }}", "bad_rows": "skip"})
+    with pytest.raises(MergeConfigError, match="it can be: fail, skip, keep"):
+        operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "drop"})
 
 
 def test_guards_may_be_templates() -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
@@ -17,6 +18,8 @@ from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
 ClauseAction = Literal["update", "delete", "insert"]
+#: The column with the text of a row that a reader of files can't make columns of; it is in no source.
+BAD_ROW = "_delta_merge_bad_row_"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -94,6 +97,7 @@ class ResolvedMerge:
 
     def __init__(self, gateway: Gateway, statement: str) -> None:
         self._gateway = gateway
+        self._null_keys: tuple[Column, str] | None = None
         state = gateway.session.sessionState()
         parsed = state.sqlParser().parsePlan(statement)
         skip = gateway.module("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
@@ -214,6 +218,14 @@ class ResolvedMerge:
 
     # Source and target
 
+    def refuse_null_keys(self, is_null: Column, message: str) -> None:
+        """From now on :meth:`source_frame` gives rows of which reading one with a NULL key raises an error.
+
+        :param is_null: whether a row of the source has such a key.
+        :param message: the error's.
+        """
+        self._null_keys = is_null, message
+
     def whole_source_frame(self) -> DataFrame:
         """The source with all its columns."""
         return self._gateway.data_frame(self.command.source())
@@ -230,7 +242,11 @@ class ResolvedMerge:
         source = self.command.source()
         if not source.outputSet().subsetOf(used):
             source = self._projected(source.outputSet().intersect(used).toSeq(), source)
-        return self._gateway.data_frame(source)
+        frame = self._gateway.data_frame(source)
+        if self._null_keys is None:
+            return frame
+        is_null, message = self._null_keys
+        return frame.filter(F.assert_true(~is_null, message).isNull())
 
     def _projected(self, columns: JavaObject, plan: JavaObject) -> JavaObject:
         return self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")(columns, plan)
@@ -239,7 +255,7 @@ class ResolvedMerge:
     def reads_whole_files(self) -> bool:
         """Whether the source is a table or files of which every row is taken."""
         plan = self.command.source()
-        while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View"):
+        while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
             plan = plan.child()
         return name == "LogicalRelation"
 
@@ -389,6 +405,11 @@ class ResolvedMerge:
 
 def _class_name(node: JavaObject) -> str:
     return str(node.getClass().getSimpleName())
+
+
+def _is_for_bad_rows(plan: JavaObject) -> bool:
+    """Whether this is the filter that leaves bad rows out, of which there are few or none."""
+    return _class_name(plan) == "Filter" and BAD_ROW in str(plan.condition().toString())
 
 
 def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:

@@ -1,0 +1,207 @@
+"""A merge's source files as a view of their good rows: bad ones make the merge fail, are left out, or kept elsewhere.
+
+Spark tells bad rows of JSON and CSV only to whoever reads the column with their text: otherwise they are rows of NULLs.
+So the files are read with that column, which neither the view nor any target has.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from airflow_delta_merge.engine.delta_jvm.errors import merge_error
+from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
+from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
+from airflow_delta_merge.identifiers import quote_identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from airflow_delta_merge.config import MergeConfig
+    from airflow_delta_merge.config.bad_rows import BadRows
+    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.identity import MergeIdentity
+
+_log = logging.getLogger(__name__)
+
+# A column that no record has. Spark refuses to read the bad rows' texts alone.
+_NOTHING = "_delta_merge_nothing_"
+_SAMPLE_SIZE = 5
+_LONGEST_SAMPLE = 100
+# What a merge ends with when its source raises an error of its own.
+_RAISED = ("USER_RAISED_EXCEPTION", "TASK_WRITE_FAILED")
+_REASONS = {
+    "json": "no JSON object, or values of other types than those of the columns",
+    "csv": "too few or too many fields, or values of other types than those of the columns",
+}
+
+
+@dataclass(frozen=True)
+class SourceRelation:
+    """How a statement names the source.
+
+    :param sql: a view's name; None where the config's own SQL does.
+    :param num_bad_rows: how many bad rows were left out.
+    """
+
+    sql: str | None = None
+    num_bad_rows: int = 0
+
+
+@contextmanager
+def source_relation(
+    gateway: Gateway, config: MergeConfig, identity: MergeIdentity | None, *, keeps_rows: bool
+) -> Iterator[SourceRelation]:
+    """A temporary view over the source's files, where SQL cannot express how to read them.
+
+    :param identity: who merges, by which bad rows are kept once however often the merge is tried.
+    :param keeps_rows: whether bad rows are kept where the source says so, not only counted.
+    :raises BadRowsError: when there are more bad rows than allowed; also at the end, for those that were met.
+    :raises EmptySourceError: when the files hold nothing, not even columns, and the guards want no merge of none.
+    """
+    source = config.source
+    if not source.needs_view:
+        yield SourceRelation()
+        return
+    reader = gateway.spark.read.format(source.format or "").options(**source.reader_options)
+    rule, num_bad, files = source.bad_rows_rule, 0, None
+    if rule is None:
+        rows = reader.load(list(source.paths))
+    else:
+        files = _Files(gateway, config, rule)
+        rows = files.good_rows
+        if rule.action != "fail":
+            num_bad = files.leave_out(identity if keeps_rows else None, keeps_rows=keeps_rows)
+    view = f"merge_source_{uuid.uuid4().hex}"
+    rows.createOrReplaceTempView(view)
+    try:
+        yield SourceRelation(quote_identifier(view), num_bad)
+    except (MergeExecutionError, PySparkException) as error:
+        known = error if isinstance(error, MergeExecutionError) else merge_error(error)
+        if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
+            files.raise_for_bad_rows(error)
+        raise
+    finally:
+        gateway.spark.catalog.dropTempView(view)
+
+
+class _Files:
+    """The JSON or CSV files of a source.
+
+    :raises EmptySourceError: as :func:`source_relation`.
+    """
+
+    def __init__(self, gateway: Gateway, config: MergeConfig, rule: BadRows) -> None:
+        self._config, self._rule = config, rule
+        self._format = str(config.source.format).lower()
+        reader = gateway.spark.read.format(self._format).options(**config.source.reader_options)
+        # Of a row whose fields it doesn't all read Spark can't tell whether it has too few or too many.
+        reader = reader.options(columnNameOfCorruptRecord=BAD_ROW, columnPruning="false")
+        paths = list(config.source.paths)
+        found = reader.load(paths).schema
+        #: The columns that the files have.
+        self.columns = [field.name for field in found if field.name != BAD_ROW]
+        if not self.columns and BAD_ROW not in found.names:
+            self._refuse_nothing()
+        schema = StructType([field for field in found if field.name != BAD_ROW]).add(BAD_ROW, StringType())
+        if self._format == "json":
+            schema = schema.add(_NOTHING, StringType())
+        self._rows = reader.schema(schema).load(paths)
+        self._is_bad = F.col(BAD_ROW).isNotNull()
+        # To infer columns from JSON Spark reads all of it. Of CSV it doesn't tell bad rows then.
+        if not self.columns or (rule.action == "fail" and BAD_ROW in found.names):
+            self.raise_for_bad_rows(None)
+
+    def _refuse_nothing(self) -> None:
+        paths = ", ".join(self._config.source.paths)
+        if self._config.guards.on_empty_source != "merge":
+            raise EmptySourceError(f"The source has no rows and no columns, so nothing was merged: {paths} is empty.")
+        raise MergeExecutionError(
+            f"The source has no rows and no columns: {paths} is empty. If that is no error, say so by "
+            'on_empty_source="skip".'
+        )
+
+    @property
+    def good_rows(self) -> DataFrame:
+        """The rows without bad ones; where these make the merge fail, reading one raises an error."""
+        if self._rule.action == "fail":
+            message = "The source has a bad row, one that can't be read as the others."
+            good = self._rows.filter(F.assert_true(~self._is_bad, message).isNull())
+        else:
+            good = self._rows.filter(~self._is_bad)
+        return good.drop(BAD_ROW, _NOTHING)
+
+    @cached_property
+    def _any_column(self) -> Column:
+        """A column beside the text, as Spark refuses to read that alone."""
+        return F.col(_NOTHING if self._format == "json" else quote_identifier(self.columns[0]))
+
+    @cached_property
+    def _counts(self) -> tuple[int, int]:
+        """How many rows are bad, of how many."""
+        bad, rows, _ = self._rows.agg(F.count(BAD_ROW), F.count(F.lit(1)), F.count(self._any_column)).collect()[0]
+        return bad, rows
+
+    def _bad_rows(self) -> DataFrame:
+        # The second text is empty: it only has Spark read a column more than the first.
+        nothing = F.substring(self._any_column.cast("string"), 1, 0)
+        record = F.concat_ws("", F.col(BAD_ROW), nothing)
+        return self._rows.filter(self._is_bad).select(
+            F.col("_metadata.file_path").alias("file"), record.alias("record")
+        )
+
+    def leave_out(self, identity: MergeIdentity | None, *, keeps_rows: bool) -> int:
+        """Count the bad rows, look at the bound, and keep the rows where that is asked for; how many there are."""
+        bad, rows = self._counts
+        if not self._rule.allows(bad, rows):
+            self.raise_for_bad_rows(None)
+        if bad:
+            kept = f"kept in {self._rule.path}" if self._rule.path and keeps_rows else "left out"
+            _log.warning("%d of the source's %d rows are bad and %s: %s.", bad, rows, kept, _REASONS[self._format])
+        if bad and keeps_rows and self._rule.path is not None:
+            self._keep(self._rule.path, identity)
+        return bad
+
+    def _keep(self, path: str, identity: MergeIdentity | None) -> None:
+        application = None if identity is None else identity.application_id
+        generation = None if identity is None else identity.generation
+        kept = self._bad_rows().select(
+            F.lit(self._config.target.to_sql()).alias("target"),
+            F.lit(application).cast("string").alias("merge"),
+            F.lit(generation).cast("bigint").alias("generation"),
+            "file",
+            "record",
+            F.lit(_REASONS[self._format]).alias("reason"),
+            F.current_timestamp().alias("kept_at"),
+        )
+        writer = kept.write.format("delta").mode("append")
+        if identity is not None:
+            writer = writer.options(txnAppId=f"{application}/bad_rows", txnVersion=str(generation))
+        writer.save(path)
+
+    def raise_for_bad_rows(self, cause: BaseException | None) -> None:
+        """Say how many bad rows there are, and show some in the log.
+
+        :raises BadRowsError: when there are any.
+        """
+        bad, rows = self._counts
+        if not bad:
+            return
+        _log.warning("Of the source's bad rows, up to %d:", _SAMPLE_SIZE)
+        for file, record in self._bad_rows().limit(_SAMPLE_SIZE).collect():
+            _log.warning("  %s: %s", file, record[:_LONGEST_SAMPLE])
+        bound = "" if self._rule.most is None else f", more than max_bad_rows={self._rule.most} allows"
+        raise BadRowsError(
+            f"{bad} of the source's {rows} rows are bad ({_REASONS[self._format]}){bound}, so nothing was merged. Some "
+            'of them stand in the log above this. Mend the file, or choose bad_rows="skip" or "keep" and a '
+            "max_bad_rows that allows them. If CSV fields hold line breaks, read them with the option multiLine."
+        ) from cause
