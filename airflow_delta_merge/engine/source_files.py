@@ -116,7 +116,6 @@ class _Files:
         if self._format == "json":
             schema = schema.add(_NOTHING, StringType())
         self._rows = reader.schema(schema).load(paths)
-        self._is_bad = F.col(BAD_ROW).isNotNull()
         # To infer columns from JSON Spark reads all of it. Of CSV it doesn't tell bad rows then.
         if not self.columns or (rule.action == "fail" and BAD_ROW in found.names):
             self.raise_for_bad_rows(None)
@@ -129,6 +128,15 @@ class _Files:
             f"The source has no rows and no columns: {paths} is empty. If that is no error, say so by "
             'on_empty_source="skip".'
         )
+
+    @cached_property
+    def _nothing(self) -> Column:
+        """An empty text or NULL, for which Spark has to read a column beside the bad rows' texts, as it insists on."""
+        return F.substring(self._any_column.cast("string"), 1, 0)
+
+    @cached_property
+    def _is_bad(self) -> Column:
+        return F.col(BAD_ROW).isNotNull() & (F.coalesce(self._nothing, F.lit("")) == "")
 
     @property
     def good_rows(self) -> DataFrame:
@@ -152,9 +160,7 @@ class _Files:
         return bad, rows
 
     def _bad_rows(self) -> DataFrame:
-        # The second text is empty: it only has Spark read a column more than the first.
-        nothing = F.substring(self._any_column.cast("string"), 1, 0)
-        record = F.concat_ws("", F.col(BAD_ROW), nothing)
+        record = F.concat_ws("", F.col(BAD_ROW), self._nothing)
         return self._rows.filter(self._is_bad).select(
             F.col("_metadata.file_path").alias("file"), record.alias("record")
         )

@@ -97,6 +97,16 @@ def test_a_dry_run_counts_bad_rows_and_keeps_none(feed: Feed) -> None:
     assert not kept.exists()
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+@pytest.mark.parametrize("bad_rows", ["fail", "skip"])
+def test_a_dry_run_of_good_rows_counts_them(feed: Feed, name: str, bad_rows: str) -> None:
+    """Of rows that are only counted Spark would read nothing but the text of bad ones, which it refuses."""
+    path = feed.file(name, "id,v\n1,a\n2,b\n" if name == "a.csv" else '{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n')
+    feed.spark.sql(f"CREATE TABLE delta.`{feed.target}` (id BIGINT, v STRING) USING delta")
+    planned = plan(feed.spark, feed.config(path, bad_rows=bad_rows))
+    assert (planned.num_inserted_rows, planned.num_bad_rows) == (2, 0)
+
+
 @pytest.mark.parametrize(("most", "is_allowed"), [(3, True), (2, False), (0.6, True), (0.5, False), (0, False)])
 def test_the_bound_is_a_count_or_a_fraction(feed: Feed, most: float, is_allowed: bool) -> None:
     config = feed.config(feed.file("a.json", BROKEN_JSON), bad_rows="skip", max_bad_rows=most)
