@@ -2,7 +2,8 @@
 
 Accumulators count a task's rows again when the task is retried or speculated; the counts here come from query
 results and from the statistics of the files that were committed, so they are exact. One number is counted as Delta
-does: that of a source which is written as it is read (:mod:`read_once`).
+does: the rows of a source that is written as it is read
+(:mod:`~airflow_delta_merge.engine.strategies.stream_inserts`).
 """
 
 from __future__ import annotations
