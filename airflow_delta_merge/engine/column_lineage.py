@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from airflow_delta_merge.column_lineage import INDIRECT, TARGET, ColumnInput, ColumnLineage, ReadTable
+from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import MergeTrees
@@ -71,6 +72,11 @@ class _Node:
         if not value:
             return []
         return [self.of(nodes) for nodes in value] if isinstance(value[0], list) else [self.of(value)]
+
+    @property
+    def leaves_bad_rows_out(self) -> bool:
+        """Whether it is the filter of rows that a file's reader can't read, which no column's value decides."""
+        return self.kind == "Filter" and BAD_ROW in str(self.fields.get("condition"))
 
     @property
     def id(self) -> int:
@@ -161,7 +167,7 @@ class _Tracer:
         children = [self.plan(child, table=table) for child in node.children]
         rows = _NOTHING.union(*(child.rows for child in children))
         output = self._output(node, [child.output for child in children])
-        if node.kind in _DECIDES:
+        if node.kind in _DECIDES and not node.leaves_bad_rows_out:
             field, kind = _DECIDES[node.kind]
             rows = rows.union(*(_as(self.expression(each), kind) for each in node.inner(field)))
         return _Traced(output, rows)

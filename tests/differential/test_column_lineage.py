@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,9 @@ def test_a_source_is_several_files_or_a_table(spark: SparkSession, folder: Path)
     assert [path.rpartition("/")[2] for path in files.paths] == ["a.csv", "b.csv"]
     assert columns(found)["v"] == {"a.csv.v IDENTITY"}
     assert rows(found) == {"t.id JOIN", "a.csv.id JOIN", "a.csv.id FILTER", "a.csv.v FILTER"}
+
+    of_files = lineage(spark, folder, replace(config, source_dedupe=None))
+    assert rows(of_files) == {"t.id JOIN", "a.csv.id JOIN"}, "that bad rows are left out says nothing of the columns"
 
     spark.sql(f"CREATE TABLE default.lineage_by_name USING delta LOCATION '{folder}/src'")
     try:
