@@ -1,4 +1,4 @@
-"""Airflow's connections for the command line; whoever imports this has an Airflow."""
+"""Airflow's connections for the command line. Importing this module requires Airflow."""
 
 from __future__ import annotations
 

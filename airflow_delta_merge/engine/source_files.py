@@ -1,6 +1,6 @@
 """A merge's source files as a view of their good rows: bad ones make the merge fail, are left out, or kept elsewhere.
 
-Spark tells bad rows of JSON and CSV only to whoever reads the column with their text: otherwise they are rows of NULLs.
+Spark reports bad rows of JSON and CSV only in a column with their text. Queries that don't read it get rows of NULLs.
 So the files are read with that column, which neither the view nor any target has.
 """
 
@@ -207,7 +207,7 @@ class _Files:
             _log.warning("  %s: %s", file, record[:_LONGEST_SAMPLE])
         bound = "" if self._rule.most is None else f", more than max_bad_rows={self._rule.most} allows"
         raise BadRowsError(
-            f"{bad} of the source's {rows} rows are bad ({_REASONS[self._format]}){bound}, so nothing was merged. Some "
-            'of them stand in the log above this. Mend the file, or choose bad_rows="skip" or "keep" and a '
+            f"{bad} of the source's {rows} rows are bad ({_REASONS[self._format]}){bound}, so nothing was merged. The "
+            'log above shows some of them. Correct the file, or set bad_rows to "skip" or "keep" and a '
             "max_bad_rows that allows them. If CSV fields hold line breaks, read them with the option multiLine."
         ) from cause

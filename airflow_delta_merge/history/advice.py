@@ -1,7 +1,7 @@
 """What the numbers of a table's merges suggest: pure functions from records to advice, each with its evidence.
 
-Only merges of this package count, as only they tell all the numbers. The rules, with these bounds, stand in
-``docs/how_to/advice.md``.
+Only this package's merges count, because only they record all the numbers. ``docs/how_to/advice.md`` lists the rules
+and their bounds.
 """
 
 from __future__ import annotations

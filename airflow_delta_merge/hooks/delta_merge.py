@@ -231,7 +231,7 @@ class DeltaMergeHook(BaseHook):
         outcome = self._run(config, None, ["--dry-run", *(["--explain"] if explain else [])])
         with raised_for_airflow():
             plan = MergePlan.from_dict(outcome["plan"])
-        # Paths stand in them, and whoever asked may keep them anywhere.
+        # Plans contain paths, and the caller may store them anywhere.
         return replace(plan, spark_plans={name: str(redact(text)) for name, text in plan.spark_plans.items()})
 
     def _run(

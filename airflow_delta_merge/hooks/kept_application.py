@@ -66,7 +66,7 @@ class KeptApplication:
 
     @property
     def application(self) -> SparkApplication | None:
-        """The Spark application, once it has told of itself."""
+        """The Spark application; None until Spark reports it."""
         return self.output.application
 
     @classmethod

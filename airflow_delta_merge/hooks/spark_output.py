@@ -45,7 +45,7 @@ _EMPTY_WORDS = ("Error: Could not create the Java Virtual Machine.", "Error: A f
 class SparkOutput:
     """Reads the lines one by one.
 
-    :ivar application: the Spark application, once it has told of itself.
+    :ivar application: the Spark application; None until Spark reports it.
     """
 
     application: SparkApplication | None = None

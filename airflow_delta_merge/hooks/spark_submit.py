@@ -212,7 +212,7 @@ class SparkSubmit(SparkSubmitHook):
 
     @property
     def application(self) -> SparkApplication | None:
-        """The Spark application, once it has told of itself."""
+        """The Spark application; None until Spark reports it."""
         return self.output.application
 
     @property
