@@ -22,9 +22,10 @@ from airflow_delta_merge.engine.delta_jvm import (
 )
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
-from airflow_delta_merge.engine.merge_into import NO_GUARDS, NO_KEYS, MergeIntoCommand
+from airflow_delta_merge.engine.guards import NO_GUARDS
+from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.null_keys import NullKeys
+from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
 from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.result import MergeResult

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, MergeTransaction
     from airflow_delta_merge.engine.merge_context import MergeContext
 
+#: No bounds on what a merge does.
+NO_GUARDS = MergeGuards()
+
 _CHANGED = ("updated", "deleted", "inserted")
 
 

@@ -21,11 +21,11 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
     without_call_sites,
 )
-from airflow_delta_merge.engine.guards import check_source
+from airflow_delta_merge.engine.guards import NO_GUARDS, check_source
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.null_keys import NullKeys
+from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
@@ -44,12 +44,6 @@ _log = logging.getLogger(__name__)
 
 #: Spark's condition for a part of the materialized source that is gone.
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-#: No bounds on what a merge does.
-NO_GUARDS = MergeGuards()
-
-#: No key columns.
-NO_KEYS = NullKeys()
 
 #: Why a source is materialized that Delta would read several times.
 OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"

@@ -81,3 +81,7 @@ class NullKeys:
             f"By {', '.join(self.keys)} such a row matches nothing and would be inserted anew by each merge, so "
             'nothing was merged. Leave such rows out by a query, or allow them by null_keys="allow".'
         )
+
+
+#: No key columns.
+NO_KEYS = NullKeys()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeGuards
+from airflow_delta_merge.engine.guards import NO_GUARDS
+from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.pruning import tells_files_apart
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ _FILES_FOR_MANY_CORES = 16
 MOST_ROWS = 500_000
 #: A source of fewer bytes than this part of those that are broadcast isn't large.
 _PART_OF_BROADCAST = 4
-#: Beside a table that is so many times as large, a filter of the source's keys spares shuffling most of the table.
-_TABLE_BYTES_FOR_ONE = 4
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,8 @@ class Facts:
     @property
     def is_source_large(self) -> bool:
         """Whether the source is sure to be shuffled: whole files, since of all else Spark knows no size."""
-        least = max(self.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // _TABLE_BYTES_FOR_ONE)
+        # Beside a far larger table a filter of the source's keys spares shuffling most of the table.
+        least = max(self.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // TARGET_ROWS_FOR_ONE)
         return self.has_equality and self.reads_whole_files and self.estimated_source_bytes >= least
 
 
@@ -123,7 +123,7 @@ def facts_before(merge: StartedMerge) -> Facts:
     transaction, statement, settings = merge.transaction, merge.statement, merge.settings
     table_files, table_bytes = transaction.files.table_size
     facts = Facts(
-        has_guards=merge.guards != MergeGuards(),
+        has_guards=merge.guards != NO_GUARDS,
         limits_changes=bool(merge.guards.fail_if),
         shortcuts=settings.shortcuts,
         small_merge_bytes=settings.small_merge_bytes,

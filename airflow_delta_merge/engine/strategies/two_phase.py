@@ -60,7 +60,7 @@ class TwoPhase:
         touched = classic.find_touched_files()
         try:
             explained = {"matches": touched.matches}
-            classic.count_rows(touched)
+            count_rows(merge, touched.files, touched.rows_of_clause)
             if touched.files.count and classic.writes_new_versions(touched):
                 explained["rewritten rows"] = classic.new_versions(touched)[0]
             if merge.insert_clauses:
@@ -76,7 +76,7 @@ class TwoPhase:
             touched = classic.find_touched_files()
         try:
             reason = classic.told(touched)
-            classic.count_rows(touched)
+            count_rows(merge, touched.files, touched.rows_of_clause)
             _log.info("%s pairs match; %s", touched.num_pairs, reason)
             check_changes(merge, lambda: classic.unmatched_rows(touched), touched.files)
             return Outcome(classic.write_all_changes(touched), reason, touched.files.count)
@@ -178,7 +178,7 @@ class ClassicMergeExecutor:
     def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
         """Write the new versions of rows and what is inserted, and take the old versions out.
 
-        The metrics of :meth:`count_rows` must have been set.
+        The metrics of :func:`~airflow_delta_merge.engine.changes.count_rows` must have been set.
 
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
@@ -195,22 +195,26 @@ class ClassicMergeExecutor:
             return merge.gateway.concat(added, remove_files(merge, touched.files))
 
     def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
-        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole.
+        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole."""
+        written = self._write_beside_copies(touched) if touched.keeps_rest else None
+        return self._write_rows(replace(touched, keeps_rest=False)) if written is None else written
 
-        Spark writes while files are copied, unless it reads the old values of taken rows, which the copies' pass keeps.
+    def _write_beside_copies(self, touched: TouchedFiles) -> JavaObject | None:
+        """Write what is new while the touched files are copied; None, and nothing is left, if they can't be.
+
+        Spark waits for the copies only if it reads the old values of taken rows, which their pass keeps.
         """
-        merge = self._merge
-        if touched.keeps_rest:
-            keep = self._reads_taken_rows(touched)
-            with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
-                taken_rows = copies.taken_rows() if copies is not None and keep else None
-                if copies is not None and (taken_rows is not None or not keep):
-                    written = self._write_rows(replace(touched, taken_rows=taken_rows))
-                    copied = copies.actions()
-                    if copied is not None:
-                        return merge.gateway.concat(written, copied)
-                    merge.transaction.discard(written)
-        return self._write_rows(replace(touched, keeps_rest=False))
+        merge, keep = self._merge, self._reads_taken_rows(touched)
+        with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
+            taken_rows = copies.taken_rows() if copies is not None and keep else None
+            if copies is None or (keep and taken_rows is None):
+                return None
+            written = self._write_rows(replace(touched, taken_rows=taken_rows))
+            copied = copies.actions()
+            if copied is None:
+                merge.transaction.discard(written)
+                return None
+            return merge.gateway.concat(written, copied)
 
     def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
         """Whether the new versions need the old rows to be read again."""
@@ -327,10 +331,6 @@ class ClassicMergeExecutor:
             numTargetPartitionsRemovedFrom=emptied.partitions,
         )
         return actions
-
-    def count_rows(self, touched: TouchedFiles) -> None:
-        """Set the metrics of updated, deleted and copied rows, which the matches tell before anything is written."""
-        count_rows(self._merge, touched.files, touched.rows_of_clause)
 
     def _inserted(self, touched: TouchedFiles, tracking: Sequence[TrackingColumn] = ()) -> DataFrame:
         changes = self._merge.transaction.writes_change_data
