@@ -51,7 +51,7 @@ java:
 	@scripts/check_java.sh
 
 install: $(INSTALLED) ## Make .venv with everything the other targets need, and fetch Delta's jars
-	@$(BIN)/python -m airflow_delta_merge.jars > /dev/null
+	@$(BIN)/airflow-delta-merge jars > /dev/null
 
 # Compiled here once (15 s): else each of a hundred starts of Airflow in the tests takes 2 s longer wherever Python may
 # not keep what it compiles.
@@ -61,7 +61,7 @@ $(INSTALLED): pyproject.toml uv.lock
 
 # The tests start Spark some forty times: with an archive of its classes each start is some seconds shorter.
 $(CLASSES): $(INSTALLED)
-	@$(BIN)/python -m airflow_delta_merge.class_archive > /dev/null || echo "The tests go on without; they take longer."
+	@$(BIN)/airflow-delta-merge class-archive > /dev/null || echo "The tests go on without; they take longer."
 	@touch $@
 
 demo: java install ## Three days of real flights through Airflow into a Delta table (some 3 minutes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_delta_merge.jars import DELTA_VERSION, delta_jars
+from airflow_delta_merge.runtime.jars import DELTA_VERSION, delta_jars
 from bench import session
 from bench.case import Case
 from bench.data import Templates, copy_table

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.identifiers import quote_identifier
-from airflow_delta_merge.jars import FOLDER_VARIABLE, Jar, fetched
+from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, Jar, fetched
 from bench.case import Case
 from bench.contestants import Contestant, Facts, Run
 from bench.data import digest

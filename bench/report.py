@@ -159,7 +159,7 @@ def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-#: The steps of ours that :attr:`~airflow_delta_merge.result.MergeResult.durations_ms` tells of.
+#: The steps of ours that :attr:`~airflow_delta_merge.contract.result.MergeResult.durations_ms` tells of.
 _PHASES = ("resolve", "source", "scan", "rewrite", "commit")
 
 

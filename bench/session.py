@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.runtime.jars import delta_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyspark
 from py4j.java_gateway import JavaGateway
 
-from airflow_delta_merge.jars import delta_jars
-from airflow_delta_merge.log_store import log_store_jar, log_store_sources
-from airflow_delta_merge.store_drivers import S3A
+from airflow_delta_merge.runtime.jars import delta_jars
+from airflow_delta_merge.runtime.log_store import log_store_jar, log_store_sources
+from airflow_delta_merge.runtime.store_drivers import S3A
 
 #: The earliest that an archive can tell.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)

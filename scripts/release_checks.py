@@ -116,7 +116,7 @@ import importlib.util, sys
 from pyspark.sql import SparkSession
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.runtime.jars import delta_jars
 
 assert importlib.util.find_spec("airflow") is None, "there is an Airflow here"
 table = sys.argv[1]

@@ -187,15 +187,15 @@ def engines(session_engines: Harness, request: pytest.FixtureRequest) -> Harness
 
 
 def _class_archive() -> list[str]:
-    from airflow_delta_merge.class_archive import archive_options
-    from airflow_delta_merge.java import check_java
+    from airflow_delta_merge.runtime.class_archive import archive_options
+    from airflow_delta_merge.runtime.java import check_java
 
     return archive_options(check_java()[1])
 
 
 def _delta_jars() -> list[str]:
     try:
-        from airflow_delta_merge.jars import delta_jars
+        from airflow_delta_merge.runtime.jars import delta_jars
     except ImportError:
         return [str(jar) for jar in sorted(Path("/tmp/jars").glob("*.jar"))]
     return [str(jar) for jar in delta_jars()]

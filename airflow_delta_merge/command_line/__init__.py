@@ -95,7 +95,7 @@ def _add_merges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from airflow_delta_merge import jars
+    from airflow_delta_merge.runtime import jars
 
     parser = commands.add_parser("jars", help="fetch the jars that merges need and print their paths")
     jars.add_options(parser)
@@ -125,7 +125,7 @@ def _merges(options: argparse.Namespace) -> int:
 
 
 def _class_archive(options: argparse.Namespace) -> int:
-    from airflow_delta_merge import class_archive
+    from airflow_delta_merge.runtime import class_archive
 
     return class_archive.main()
 

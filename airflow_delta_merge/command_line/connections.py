@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
+from airflow_delta_merge.connections.spark import CONNECTION_TYPE, ConnectionSettings
+from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.hooks.connection import CONNECTION_TYPE, ConnectionSettings
-from airflow_delta_merge.hooks.stores.connections import StoreConnections
 
 #: Which store a connection of a type is for.
 _STORES = {

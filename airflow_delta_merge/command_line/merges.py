@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_delta_merge.command_line.output import console_for, print_json
 from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json
+from airflow_delta_merge.contract.identity import APPLICATION_ID_LENGTH, MergeIdentity
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
-from airflow_delta_merge.identity import APPLICATION_ID_LENGTH, MergeIdentity
 
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook

@@ -19,8 +19,8 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
+from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.hooks.secrets import mask_secrets
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     check_arguments,
@@ -126,7 +126,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
         return plain_source(returned)
 
     def _refuse(self, returned: Any, rule: str) -> NoReturn:
-        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.launch.errors import DeltaMergeFailException
 
         what = "None" if returned is None else f"a value of type {type(returned).__name__}"
         raise DeltaMergeFailException(f"{_name(self.python_callable)} returned {what}, but {rule}")

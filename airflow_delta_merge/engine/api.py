@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeGuards, MergeStatement, to_json
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
+from airflow_delta_merge.contract.merge_plan import MergePlan
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.column_lineage import trace_columns
@@ -26,14 +29,11 @@ from airflow_delta_merge.engine.guards import NO_GUARDS
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
-from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
-from airflow_delta_merge.merge_plan import MergePlan
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.column_lineage import ColumnLineage
+    from airflow_delta_merge.contract.lineage import ColumnLineage
 
 _log = logging.getLogger(__name__)
 

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
 from airflow_delta_merge.engine.delta_jvm.errors import merge_error
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, StaleMergeError
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from airflow_delta_merge.config import MergeGuards
-    from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.contract.identity import MergeIdentity
 
 #: The key of ours in the commit's ``userMetadata``; what the session wants there stands beside it.
 KEY = "airflow_delta_merge_builtin"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from airflow_delta_merge.column_lineage import INDIRECT, TARGET, ColumnInput, ColumnLineage, ReadTable
+from airflow_delta_merge.contract.lineage import INDIRECT, TARGET, ColumnInput, ColumnLineage, ReadTable
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 
 if TYPE_CHECKING:

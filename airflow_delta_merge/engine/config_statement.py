@@ -16,7 +16,7 @@ from airflow_delta_merge.engine.guards import require_guards
 from airflow_delta_merge.engine.source_files import source_relation
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.contract.identity import MergeIdentity
 
 
 @dataclass(frozen=True)

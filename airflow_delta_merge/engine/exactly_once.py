@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.contract.commit_record import CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConflictError, StaleMergeError
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Gateway, MergeTransaction

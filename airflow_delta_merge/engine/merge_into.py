@@ -36,9 +36,9 @@ from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
+    from airflow_delta_merge.contract.merge_plan import MergePlan
+    from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
-    from airflow_delta_merge.merge_plan import MergePlan
-    from airflow_delta_merge.result import MergeResult
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.merge_plan import MergePlan
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.contract.merge_plan import MergePlan
+from airflow_delta_merge.contract.result import MergeResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

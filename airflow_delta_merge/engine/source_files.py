@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.config.bad_rows import BadRows
+    from airflow_delta_merge.contract.identity import MergeIdentity
     from airflow_delta_merge.engine.delta_jvm import Gateway
-    from airflow_delta_merge.identity import MergeIdentity
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.history.records import Commit, Table
-from airflow_delta_merge.result import MergeResult
 
 PAGE = "docs/how_to/advice.md"
 

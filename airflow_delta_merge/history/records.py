@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_delta_merge.commit_record import RECORD_KEY, CommitRecord
+from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
+from airflow_delta_merge.contract.identity import TaskInstanceIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.identity import TaskInstanceIdentity
-from airflow_delta_merge.result import MergeResult
 
 #: The writer of commits that carry a record of this package.
 OWN_WRITER = "airflow_delta_merge"

@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
-from airflow_delta_merge.column_lineage import ColumnLineage
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
-from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.hooks.application_keeper import KEEPER_PID, remove_folder
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode
-from airflow_delta_merge.hooks.connection import (
+from airflow_delta_merge.connections.secrets import mask_secrets
+from airflow_delta_merge.connections.spark import (
     CONNECTION_TYPE,
     DEFAULT_CONNECTION,
     ConnectionSettings,
 )
-from airflow_delta_merge.hooks.errors import (
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
+from airflow_delta_merge.contract.lineage import ColumnLineage
+from airflow_delta_merge.contract.merge_plan import MergePlan
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
+from airflow_delta_merge.launch.errors import (
     DeltaMergeException,
     error_of_exit,
     raised_for_airflow,
     target_or_number,
 )
-from airflow_delta_merge.hooks.kept_application import KeptApplication
-from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
-from airflow_delta_merge.hooks.preparation import Preparation
-from airflow_delta_merge.hooks.secrets import mask_secrets
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd
-from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.hooks.staging import Merges, Staging, stage, staged
-from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
-from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
-from airflow_delta_merge.jars import have_delta_jars
-from airflow_delta_merge.java import check_java
-from airflow_delta_merge.merge_plan import MergePlan
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.launch.keeper import KEEPER_PID, remove_folder
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.preparation import Preparation
+from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
+from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.staging import Merges, Staging, stage, staged
+from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.runtime.jars import have_delta_jars
+from airflow_delta_merge.runtime.java import check_java
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.hooks.spark_application import SparkApplication
+    from airflow_delta_merge.launch.spark_application import SparkApplication
 
 
 class DeltaMergeHook(BaseHook):
@@ -190,7 +190,7 @@ class DeltaMergeHook(BaseHook):
         :param on_application: called when the Spark application has started.
         :param on_lineage: called with where the target's columns come from, if the merge was done now.
         :return: what the merge did, or what an earlier try recorded in the table's log.
-        :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.hooks.errors.DeltaMergeFailException`
+        :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException`
             when another try cannot help.
         """
         arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
@@ -303,7 +303,7 @@ class DeltaMergeHook(BaseHook):
         :param lineage: whether it shall tell where the target's columns come from.
         :param on_application: called when the Spark application has started, if its driver runs on the cluster; of any
             other who follows it hears.
-        :return: a :class:`~airflow_delta_merge.hooks.submitted_application.SubmittedApplication` if the driver runs on
+        :return: a :class:`~airflow_delta_merge.launch.submitted_application.SubmittedApplication` if the driver runs on
             the cluster.
         :raises DeltaMergeException: when it can't be started.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.column_lineage import DIRECT, TARGET, ColumnInput, ColumnLineage, ReadTable
+from airflow_delta_merge.contract.lineage import DIRECT, TARGET, ColumnInput, ColumnLineage, ReadTable
 from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_path
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 
-    from airflow_delta_merge.column_lineage import ColumnLineage
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.lineage import ColumnLineage
+    from airflow_delta_merge.contract.result import MergeResult
 
 _PATTERN_SIGNS = re.compile(r"[*?\[{]")
 

@@ -19,9 +19,9 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
-    from airflow_delta_merge.hooks.spark_application import SparkApplication
+    from airflow_delta_merge.contract.result import MergeResult
+    from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-    from airflow_delta_merge.result import MergeResult
 
 log = logging.getLogger(__name__)
 

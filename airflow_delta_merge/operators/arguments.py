@@ -25,7 +25,7 @@ from airflow_delta_merge.config import (
     SourceExpectations,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.places import as_source, as_target, spark_path
+from airflow_delta_merge.operators.locations import as_source, as_target, spark_path
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 #: How the name of a file ends whose content Airflow takes for an argument.

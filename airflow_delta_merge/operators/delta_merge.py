@@ -26,9 +26,9 @@ from airflow_delta_merge.config import (
     SourceExpectations,
     statements_to_sql,
 )
+from airflow_delta_merge.connections.secrets import mask_secrets
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.hooks.secrets import mask_secrets
-from airflow_delta_merge.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.links.delta_merge import (
     CommitLink,
     SparkApplicationLink,
@@ -50,22 +50,22 @@ from airflow_delta_merge.operators.arguments import (
     with_guards,
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
+from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
-from airflow_delta_merge.operators.several import build_merges, check_merges, plain_merges
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_delta_merge.column_lineage import ColumnLineage
+    from airflow_delta_merge.contract.identity import MergeIdentity
+    from airflow_delta_merge.contract.lineage import ColumnLineage
+    from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-    from airflow_delta_merge.hooks.kept_application import KeptApplication
-    from airflow_delta_merge.hooks.spark_application import SparkApplication
-    from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
-    from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.launch.kept_application import KeptApplication
+    from airflow_delta_merge.launch.spark_application import SparkApplication
+    from airflow_delta_merge.launch.submitted_application import SubmittedApplication
     from airflow_delta_merge.patterns import Pattern
-    from airflow_delta_merge.result import MergeResult
 
 
 #: What of a result has an XCom of its own by default: the row that ``MERGE INTO`` returns, and the touched files.
@@ -86,8 +86,9 @@ _CONF_AT_RUN_TIME = (
 class DeltaMergeOperator(BaseOperator):
     """Merges rows into a Delta table, by this package's engine on Spark.
 
-    What the merge did comes back through XCom: the whole result (:class:`~airflow_delta_merge.result.MergeResult` as a
-    dict) as ``return_value``, and the counts of rows and touched files under keys of their own, so that
+    What the merge did comes back through XCom: the whole result
+    (:class:`~airflow_delta_merge.contract.result.MergeResult` as a dict) as ``return_value``, and the counts of rows
+    and touched files under keys of their own, so that
     ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}`` and ``merge.output["num_inserted_rows"]`` work.
     With ``multiple_outputs=True`` each entry of the result has a key of its own.
 
@@ -341,7 +342,7 @@ class DeltaMergeOperator(BaseOperator):
 
     def _merge_configs(self) -> list[MergeConfig | MergeStatement]:
         """What is merged in this run, one or several."""
-        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.launch.errors import DeltaMergeFailException
 
         try:
             return [self._merge_config()] if self.merges is None else build_merges(self.merges)
@@ -449,7 +450,7 @@ class DeltaMergeOperator(BaseOperator):
         self, started: KeptApplication | SubmittedApplication, deadline: float | None, history_server_url: str | None
     ) -> BaseTrigger:
         """What follows the Spark application in the triggerer."""
-        from airflow_delta_merge.hooks.kept_application import KeptApplication
+        from airflow_delta_merge.launch.kept_application import KeptApplication
         from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger, YarnMergeTrigger
 
         if not isinstance(started, KeptApplication):
@@ -485,10 +486,10 @@ class DeltaMergeOperator(BaseOperator):
         :param on_empty_source: what a source without rows meant to it, if it was a single one.
         :param exactly_once: whether it had an identity.
         """
-        from airflow_delta_merge.hooks.errors import target_or_number, timed_out
-        from airflow_delta_merge.hooks.kept_application import KeptApplication
-        from airflow_delta_merge.hooks.spark_application import ApplicationEnd
-        from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
+        from airflow_delta_merge.launch.errors import target_or_number, timed_out
+        from airflow_delta_merge.launch.kept_application import KeptApplication
+        from airflow_delta_merge.launch.spark_application import ApplicationEnd
+        from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 
         with kept_at_the_end(self, context):
             kind = KeptApplication if "folder" in started else SubmittedApplication
@@ -542,7 +543,7 @@ class DeltaMergeOperator(BaseOperator):
 
     @contextmanager
     def _skipping_empty_source(self, on_empty_source: str) -> Iterator[None]:
-        from airflow_delta_merge.hooks.errors import EmptySourceException
+        from airflow_delta_merge.launch.errors import EmptySourceException
 
         try:
             yield
@@ -604,7 +605,7 @@ class DeltaMergeOperator(BaseOperator):
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
         """Inputs and output, for Airflow's OpenLineage provider."""
-        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.launch.errors import DeltaMergeFailException
         from airflow_delta_merge.lineage.openlineage import lineage_of_merges
 
         try:
@@ -621,7 +622,7 @@ class DeltaMergeOperator(BaseOperator):
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
-        from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+        from airflow_delta_merge.launch.errors import DeltaMergeFailException
 
         templates = self.conf or {}
         if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned

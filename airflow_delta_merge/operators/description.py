@@ -10,8 +10,8 @@ from airflow_delta_merge.config import MergeConfig, MergeStatement
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeClause, MergeSource
-    from airflow_delta_merge.merge_plan import MergePlan
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.merge_plan import MergePlan
+    from airflow_delta_merge.contract.result import MergeResult
 
 _LONGEST_TEXT = 100
 _BAR = "█"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import conf
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 
-from airflow_delta_merge.identity import (
+from airflow_delta_merge.contract.identity import (
     MergeIdentity,
     TaskInstanceIdentity,
     airflow_generation,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def merge_identity(context: Context, namespace: str | None = None) -> MergeIdentity | None:
-    """The identity of the try that runs; see :func:`~airflow_delta_merge.identity.airflow_generation`.
+    """The identity of the try that runs; see :func:`~airflow_delta_merge.contract.identity.airflow_generation`.
 
     :param namespace: tells deployments apart that have DAGs of the same names; without one it is
         ``[delta_merge] namespace`` of Airflow's configuration.

@@ -18,10 +18,10 @@ from airflow.providers.common.compat.sdk import (
     determine_kwargs,
 )
 
+from airflow_delta_merge.contract.identity import application_id
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.hooks.delta_log import RecordedMerge
-from airflow_delta_merge.identity import application_id
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.history.awaited import RecordedMerge
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
 from airflow_delta_merge.sensors.table_log import TableLogSensor
 
@@ -56,11 +56,11 @@ class DeltaMergeSensor(TableLogSensor):
     :param external_dag_id: its DAG; by default the sensor's own. (templated)
     :param map_index: which instance of a mapped task to wait for. By default all of them, and each must meet the
         conditions. (templated)
-    :param at_least: smallest values by name of a count in :class:`~airflow_delta_merge.result.MergeResult`, e.g.
-        ``{"num_inserted_rows": 1}``.
+    :param at_least: smallest values by name of a count in a
+        :class:`~airflow_delta_merge.contract.result.MergeResult`, e.g. ``{"num_inserted_rows": 1}``.
     :param at_most: greatest values, e.g. ``{"num_deleted_rows": 0}``.
-    :param condition: any callable that takes the :class:`~airflow_delta_merge.result.MergeResult` and says whether it
-        is good.
+    :param condition: any callable that takes the :class:`~airflow_delta_merge.contract.result.MergeResult` and says
+        whether it is good.
     :param execution_delta: how much earlier the logical date of the awaited run is; by default not at all, so within
         one DAG it is the sensor's own run.
     :param execution_date_fn: a callable that gets the logical date, and by name what it asks for of the context, and

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_delta_merge.hooks.delta_log import TableCondition, moment
+from airflow_delta_merge.history.awaited import TableCondition, moment
 from airflow_delta_merge.sensors.table_log import TableLogSensor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
 
-from airflow_delta_merge.hooks.secrets import mask_secrets
+from airflow_delta_merge.connections.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -9,8 +9,8 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from airflow_delta_merge.hooks.delta_log import StoredTable, commits_after
-from airflow_delta_merge.hooks.secrets import holds_secrets
+from airflow_delta_merge.connections.secrets import holds_secrets
+from airflow_delta_merge.history.awaited import StoredTable, commits_after
 
 try:
     from airflow.triggers.base import BaseEventTrigger, TriggerEvent

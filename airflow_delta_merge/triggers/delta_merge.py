@@ -14,10 +14,10 @@ from typing import Any
 from airflow.providers.common.compat.sdk import TaskInstanceState, XCom
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_delta_merge.hooks.kept_application import KeptApplication
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
-from airflow_delta_merge.hooks.yarn import ResourceManagerError
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.launch.yarn import ResourceManagerError
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
 
 _SECONDS_BETWEEN_LOOKS = 2.0
@@ -175,9 +175,9 @@ class YarnMergeTrigger(_ApplicationTrigger):
     the task's log has the states by which YARN calls the application. When a user clears or marks the task, or deletes
     its run, the application is killed through YARN.
 
-    :param cluster_mode: the parameters of :class:`~airflow_delta_merge.hooks.cluster_mode.ClusterMode`.
-    :param application: the parameters of :class:`~airflow_delta_merge.hooks.spark_application.SparkApplication`, as far
-        as they are known.
+    :param cluster_mode: the parameters of :class:`~airflow_delta_merge.launch.cluster_mode.ClusterMode`.
+    :param application: the known parameters of
+        :class:`~airflow_delta_merge.launch.spark_application.SparkApplication`.
     :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
         ``execution_timeout`` is over; None when it has none.
     """

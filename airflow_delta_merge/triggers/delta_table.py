@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from airflow_delta_merge.hooks.delta_log import RecordedMerge, TableCondition
+from airflow_delta_merge.history.awaited import RecordedMerge, TableCondition
 
 
 class _TableLogTrigger(BaseTrigger, ABC):
@@ -52,7 +52,7 @@ class _TableLogTrigger(BaseTrigger, ABC):
 class DeltaTableTrigger(_TableLogTrigger):
     """Fires when a Delta table's log tells what is waited for, with the table's version.
 
-    :param condition: the parameters of :class:`~airflow_delta_merge.hooks.delta_log.TableCondition`.
+    :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.TableCondition`.
     :param poke_interval: seconds between two looks.
     """
 
@@ -63,7 +63,7 @@ class DeltaTableTrigger(_TableLogTrigger):
 class RecordedMergeTrigger(_TableLogTrigger):
     """Fires when a merge stands in a Delta table's log, with what it recorded there.
 
-    :param condition: the parameters of :class:`~airflow_delta_merge.hooks.delta_log.RecordedMerge`.
+    :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.RecordedMerge`.
     :param poke_interval: seconds between two looks.
     """
 

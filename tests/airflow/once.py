@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.contract.commit_record import CommitRecord
 from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
 from tests.airflow.canary import CANARY

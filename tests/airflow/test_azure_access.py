@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
+from airflow_delta_merge.connections.azure import AzureAccess
+from airflow_delta_merge.connections.fields import StoreAccessError
+from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.stores.azure import AzureAccess
-from airflow_delta_merge.hooks.stores.fields import StoreAccessError
-from airflow_delta_merge.store_drivers import ABFS
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.runtime.store_drivers import ABFS
 
 CONFIG = MergeConfig(
     target="abfss://lake@account.dfs.core.windows.net/t", source="s", on=["id"], clauses=[when_matched_update_all()]
@@ -174,7 +174,7 @@ def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -
 
 def test_its_secrets_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.fields.mask_secret", masked.append)
     for parts, _, _ in CASES.values():
         define(**parts)
         AzureAccess.of("my_lake")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge import class_archive, jars
 from airflow_delta_merge.config import MergeConfig, when_not_matched_insert_all
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.runtime import class_archive, jars
 from tests.airflow import tables
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.spark_application import SparkApplication
-from airflow_delta_merge.hooks.staging import staged
-from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.spark_application import SparkApplication
+from airflow_delta_merge.launch.staging import staged
+from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.hooks.staging import staged
-from airflow_delta_merge.log_store import log_store_jar
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.runtime.log_store import log_store_jar
 from tests.airflow.test_operator import GOOD, context
 from tests.readable_ids import readable
 
@@ -96,7 +96,7 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
 
 def test_secrets_among_its_properties_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     define({"conf": CONF})
     assert "s3cr3t" not in repr(settings())
     assert masked == ["s3cr3t-value", "12345678"]
@@ -218,8 +218,8 @@ def test_test_of_what_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_connection_test_finds_an_address_for_missing_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_delta_merge import jars
-    from airflow_delta_merge.spark_home import SparkHome
+    from airflow_delta_merge.runtime import jars
+    from airflow_delta_merge.runtime.spark_home import SparkHome
 
     missing = tmp_path / "jars"
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(missing))

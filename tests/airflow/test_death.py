@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.kept_application import KeptApplication
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd
-from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK

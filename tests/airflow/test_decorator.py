@@ -18,12 +18,12 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+from airflow_delta_merge.launch.errors import DeltaMergeFailException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
-from airflow_delta_merge.result import MergeResult
 
 PARTS: dict[str, Any] = {
     "target": "db.t",
@@ -225,7 +225,7 @@ def test_a_dry_run_does_not_call_the_function(merged: list[Any]) -> None:
 
 def test_secrets_that_a_function_returns_are_masked(monkeypatch: pytest.MonkeyPatch, merged: list[Any]) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     secret = {"path": "/in", "options": {"password": "of the source"}}
     run(decorated(lambda: secret, task_id="merge", **PARTS, **AROUND))
     whole = MergeConfig(**PARTS, source={"path": "/in", "options": {"password": "of the whole"}})

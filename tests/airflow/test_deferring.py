@@ -17,15 +17,15 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 
-from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage
 from airflow_delta_merge.config import when_matched_update_all
+from airflow_delta_merge.contract.lineage import TARGET, ColumnInput, ColumnLineage
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.kept_application import KeptApplication
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.result import MergeResult
 
 RESULT = MergeResult(
     table="/lake/t", version_read=1, version=2, executor="E", executor_reason="why", num_updated_rows=3

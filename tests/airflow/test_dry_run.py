@@ -11,9 +11,9 @@ import pytest
 from airflow.sdk import DAG, Param, task
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.merge_plan import MergePlan
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
@@ -116,7 +116,7 @@ def test_a_secret_of_a_template_is_masked(
     planned: list[tuple[DeltaMergeHook, MergeConfig]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     monkeypatch.setenv("AIRFLOW_VAR_SIGNATURE", "abcdef")
     merge = DeltaMergeOperator(
         task_id="merge", target="/lake/t", source="/in/day.csv?sig={{ var.value.signature }}", **UPSERT

@@ -7,7 +7,7 @@ import signal
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_delta_merge.hooks.errors import error_of_exit, error_of_job, error_of_loss
+from airflow_delta_merge.launch.errors import error_of_exit, error_of_job, error_of_loss
 
 
 @pytest.mark.parametrize(

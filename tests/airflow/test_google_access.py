@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
+from airflow_delta_merge.connections.fields import StoreAccessError
+from airflow_delta_merge.connections.google import GoogleAccess
+from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.stores.fields import StoreAccessError
-from airflow_delta_merge.hooks.stores.google import GoogleAccess
-from airflow_delta_merge.store_drivers import GCS
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.runtime.store_drivers import GCS
 
 CONFIG = MergeConfig(target="gs://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
 KEY = {
@@ -113,7 +113,7 @@ def test_what_is_refused(define: Define, extra: dict[str, Any], sentence: str) -
 
 def test_its_key_is_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.fields.mask_secret", masked.append)
     define({"keyfile_dict": KEY})
     GoogleAccess.of("my_lake")
     assert masked == [KEY["private_key"], KEY["private_key_id"]]

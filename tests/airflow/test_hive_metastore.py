@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.jars import delta_jars
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.runtime.jars import delta_jars
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 

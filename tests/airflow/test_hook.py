@@ -25,7 +25,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
@@ -154,14 +154,14 @@ def test_spark_submit_missing(table: Path) -> None:
 
 
 def test_without_connection_spark_runs_here() -> None:
-    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+    from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
     submit = SparkSubmit()
     assert (submit.master, submit.is_local) == ("local[*]", True)
 
 
 def test_connection_decides(connection: Callable[[str], None]) -> None:
-    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+    from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
     connection('{"conn_type": "spark", "host": "spark://h", "port": 7077, "extra": {"queue": "q"}}')
     submit = SparkSubmit()
@@ -303,7 +303,7 @@ def test_job_killed_from_outside(table: Path, victim: str) -> None:
 def test_what_spark_says_is_masked() -> None:
     from airflow.sdk.log import mask_secret
 
-    from airflow_delta_merge.hooks.spark_submit import SparkSubmit
+    from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
     mask_secret("a secret of this test")
     submit = SparkSubmit()

@@ -20,10 +20,10 @@ import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
-from airflow_delta_merge.hooks import application_keeper
-from airflow_delta_merge.hooks.kept_application import LONGEST_LINEAGE, KeptApplication
-from airflow_delta_merge.hooks.staging import Staging, stage
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.launch import keeper as application_keeper
+from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication
+from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 

@@ -18,12 +18,12 @@ from airflow.utils.state import TaskInstanceState
 from openlineage.client.serde import Serde
 
 from airflow_delta_merge.assets.delta import delta_asset
-from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage, ReadTable
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_delete
+from airflow_delta_merge.contract.lineage import TARGET, ColumnInput, ColumnLineage, ReadTable
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.lineage.naming import dataset_of_uri
 from airflow_delta_merge.lineage.openlineage import convert_asset_to_openlineage, lineage_of_merges
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.result import MergeResult
 from tests.airflow.conftest import DAGS
 from tests.readable_ids import readable
 

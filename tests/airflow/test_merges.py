@@ -18,14 +18,14 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.outcome import results_of
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.results import results_of
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.operators.several import build_merges
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.operators.many_merges import build_merges
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.readable_ids import readable

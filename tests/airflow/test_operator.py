@@ -23,14 +23,14 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.connections.secrets import _secrets
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.secrets import _secrets
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.description import announce, describe, readable_statement
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2
-from airflow_delta_merge.result import MergeResult
 from tests.readable_ids import readable
 
 SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
@@ -335,7 +335,7 @@ def _render_mapped(merge: DeltaMergeOperator, value: Any) -> None:
 
 
 def test_values_that_make_no_merge_fail_before_spark_starts() -> None:
-    from airflow_delta_merge.hooks.errors import DeltaMergeFailException
+    from airflow_delta_merge.launch.errors import DeltaMergeFailException
 
     merge = operator(target="{{ nothing }}", name="merge")
     merge.render_template_fields({"nothing": ""})
@@ -483,7 +483,7 @@ def test_a_password_inside_a_url_is_hidden_where_airflow_shows_it() -> None:
 
 def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     source = {"path": "/in/day.csv?sig=abcdef", "options": {"password": "pa55word"}}
     DeltaMergeHook(conf={"spark.some.token": "t0ken"})._mask_secrets(MergeConfig(**{**GOOD, "source": source}))
     assert sorted(masked) == ["abcdef", "pa55word", "t0ken"]
@@ -491,7 +491,7 @@ def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.secrets.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     merge = operator(conf={"spark.hadoop.fs.s3a.secret.key": "{{ secret }}"}, name="merge")
     merge.render_template_fields({"secret": "the value"})
     assert masked == ["the value"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.contract.commit_record import CommitRecord
 from scripts.real_airflow import RealAirflow
 
 PATIENCE_SECONDS = 1500

@@ -19,10 +19,10 @@ from airflow.providers.common.compat.sdk import (
 )
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from airflow_delta_merge.commit_record import CommitRecord
-from airflow_delta_merge.hooks.delta_log import RecordedMerge
-from airflow_delta_merge.identity import MergeIdentity, application_id
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.contract.commit_record import CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity, application_id
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.history.awaited import RecordedMerge
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.triggers.delta_table import RecordedMergeTrigger
 from tests.readable_ids import readable
@@ -95,7 +95,7 @@ def test_the_last_of_several_executions_counts(path: str) -> None:
 
 
 def test_a_record_is_found_behind_many_commits(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta_merge.hooks.delta_log._COMMITS_AT_FIRST", 2)
+    monkeypatch.setattr("airflow_delta_merge.history.awaited._COMMITS_AT_FIRST", 2)
     commit(path, application_id(**RUN))
     for other in range(3):
         commit(path, application_id(**{**RUN, "run_id": f"other {other}"}))

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge import jars
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.connections.fields import StoreAccessError
+from airflow_delta_merge.connections.s3 import S3Access
+from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError, find_connection
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.staging import staged
-from airflow_delta_merge.hooks.stores.fields import StoreAccessError
-from airflow_delta_merge.hooks.stores.s3 import S3Access
-from airflow_delta_merge.log_store import LOG_STORE, log_store_jar
-from airflow_delta_merge.spark_home import SparkHome
-from airflow_delta_merge.store_drivers import S3A, StoreDriver
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.staging import staged
+from airflow_delta_merge.runtime import jars
+from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar
+from airflow_delta_merge.runtime.spark_home import SparkHome
+from airflow_delta_merge.runtime.store_drivers import S3A, StoreDriver
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])
@@ -266,7 +266,7 @@ def test_a_connection_that_is_not_there(define: Define, monkeypatch: pytest.Monk
 
 def test_its_keys_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_delta_merge.hooks.stores.fields.mask_secret", masked.append)
+    monkeypatch.setattr("airflow_delta_merge.connections.fields.mask_secret", masked.append)
     define(TOKEN, **KEYS)
     assert "canary" not in repr(S3Access.of("my_lake"))
     assert masked == ["canary-access", "canary/secret+", "canary-token"]

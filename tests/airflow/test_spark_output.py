@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.kept_application import KeptApplication
-from airflow_delta_merge.hooks.spark_log import FOLDER, SparkLog
-from airflow_delta_merge.hooks.spark_output import SparkOutput
-from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.spark_log import FOLDER, SparkLog
+from airflow_delta_merge.launch.spark_output import SparkOutput
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables

@@ -20,12 +20,12 @@ import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.log import mask_secret
 
-from airflow_delta_merge.hooks import submitted_application
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
-from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError, YarnApplication
+from airflow_delta_merge.launch import submitted_application
+from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError, YarnApplication
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
 

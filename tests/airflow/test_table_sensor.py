@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from airflow_delta_merge.hooks.delta_log import TableCondition
+from airflow_delta_merge.history.awaited import TableCondition
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
 from tests.readable_ids import readable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge.hooks.preparation import SHORT_SECONDS, Preparation
+from airflow_delta_merge.launch.preparation import SHORT_SECONDS, Preparation
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
 from tests.readable_ids import readable
 

@@ -13,7 +13,7 @@ from airflow.sdk import Asset, AssetWatcher
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_delta_merge.assets.delta import delta_asset
-from airflow_delta_merge.hooks.delta_log import StoredTable, commits_after
+from airflow_delta_merge.history.awaited import StoredTable, commits_after
 from airflow_delta_merge.triggers.delta_commit import DeltaCommitTrigger
 
 PATIENCE_SECONDS = 60
@@ -248,7 +248,7 @@ def test_a_table_that_is_made_anew_is_told_whole(path: str) -> None:
 def test_commits_that_the_log_no_longer_has_are_unknown(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         commit(path)
-    monkeypatch.setattr("airflow_delta_merge.hooks.delta_log.MOST_COMMITS", 1)
+    monkeypatch.setattr("airflow_delta_merge.history.awaited.MOST_COMMITS", 1)
     assert commits_after(StoredTable(path=path), 0) == (2, ["WRITE", "unknown"])
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.launch.errors import DeltaMergeException
 from tests.airflow import tables
 from tests.cluster.processes import config, rows
 from tests.cluster.standalone import Standalone, standalone, wait_until

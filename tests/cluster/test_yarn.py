@@ -21,14 +21,14 @@ import psutil
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, to_json
-from airflow_delta_merge.hooks import submitted_application
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException, DeltaMergeFailException
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.hooks.submitted_application import SubmittedApplication
-from airflow_delta_merge.hooks.yarn import ResourceManager
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.launch import submitted_application
+from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.launch.yarn import ResourceManager
 from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
 from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
@@ -380,7 +380,7 @@ FIRST_TRY = """
 import sys
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.config import from_json
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity
 who = MergeIdentity(application_id="me", generation=1)
 DeltaMergeHook(conn_id="yarn_cluster", name="tries").merge(from_json(sys.argv[1]), identity=who)
 """

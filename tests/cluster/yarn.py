@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import psutil
 import pyspark
 
-from airflow_delta_merge.jars import MAVEN_CENTRAL, MAVEN_VARIABLE
+from airflow_delta_merge.runtime.jars import MAVEN_CENTRAL, MAVEN_VARIABLE
 from scripts.real_airflow import free_port
 from tests.cluster.processes import stop
 from tests.cluster.standalone import SECONDS_TO_START, wait_until

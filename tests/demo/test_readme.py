@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.contract.result import MergeResult
 from tests.demo import airflow_run, merge_log
 from tests.demo.conftest import CHECKOUT
 

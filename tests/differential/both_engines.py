@@ -15,7 +15,7 @@ from tests.differential.plain_rows import read_plainly
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 
 def merged_as_by_the_builtin(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyspark
 
-from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.runtime.jars import delta_jars
 from tests.differential.cases import Case
 from tests.differential.merge_errors import SECTIONS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.differential.delta_log import Action, DeltaTableLog
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeGuards
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.engine.source_files import source_relation
 from airflow_delta_merge.exceptions import (
@@ -18,7 +19,6 @@ from airflow_delta_merge.exceptions import (
     MergeExecutionError,
     NullKeysError,
 )
-from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.patterns import InsertNew, Upsert
 
 if TYPE_CHECKING:

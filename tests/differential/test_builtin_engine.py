@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeStatement
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.exceptions import (
     EmptySourceError,
@@ -17,12 +18,11 @@ from airflow_delta_merge.exceptions import (
     MergeGuardError,
     StaleMergeError,
 )
-from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 SOURCE = "SELECT id, 'new' AS v FROM range(15, 26)"
 CLAUSES = {

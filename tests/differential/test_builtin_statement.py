@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, MergeExecutionError, StaleMergeError
-from airflow_delta_merge.identity import MergeIdentity
 from tests.differential.meanwhile import Meanwhile
 from tests.readable_ids import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 SOURCE = "SELECT id, 'new' AS v FROM range(15, 26)"
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_delta_merge.column_lineage import TARGET, ColumnInput, ColumnLineage
 from airflow_delta_merge.config import (
     MergeConfig,
     MergeSource,
@@ -18,8 +17,9 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.config import when_matched_update_all as update_all
 from airflow_delta_merge.config import when_not_matched_insert_all as insert_all
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.lineage import TARGET, ColumnInput, ColumnLineage
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

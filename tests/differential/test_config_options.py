@@ -24,7 +24,7 @@ from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 UPSERT = (when_matched_update_all(), when_not_matched_insert_all())
 PEOPLE = "VALUES (1, 'ann', 30), (2, 'bob', 40), (3, NULL, 50), (CAST(NULL AS INT), 'nil', 60) AS v(id, name, age)"

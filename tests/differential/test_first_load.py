@@ -30,9 +30,9 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.engine.delta_jvm import JavaObject
     from airflow_delta_merge.engine.merge_context import StartedMerge
-    from airflow_delta_merge.result import MergeResult
 
 UPDATE, INSERT = "WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"
 UPSERT = f"{UPDATE} {INSERT}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import airflow_delta_merge.engine
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeExecutionError
-from airflow_delta_merge.result import MergeResult
 from tests.differential.cases import Case
 from tests.differential.harness import Harness
 from tests.differential.running import NUM_ROWS

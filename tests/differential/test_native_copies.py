@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.old_rows import native
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
-from airflow_delta_merge.jars import delta_jars
+from airflow_delta_merge.runtime.jars import delta_jars
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.meanwhile import Meanwhile
 from tests.differential.session_settings import session_settings

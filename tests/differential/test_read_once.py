@@ -31,7 +31,7 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 INSERT = "WHEN NOT MATCHED THEN INSERT *"
 COLUMNS = "id INT, name STRING, age INT"

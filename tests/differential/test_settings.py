@@ -17,7 +17,7 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 FILES, ROWS = 4, 40
 SOURCE = "SELECT id, 'new' AS v FROM VALUES (3L), (35L) AS s(id)"

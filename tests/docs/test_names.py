@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import GUARDED_COUNTS
-from airflow_delta_merge.jars import DELTA_VERSION
-from airflow_delta_merge.merge_plan import MergePlan
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.contract.merge_plan import MergePlan
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.runtime.jars import DELTA_VERSION
 from tests.docs.pages import PAGES, ROOT, prose
 
 PACKAGE = ROOT / "airflow_delta_merge"
@@ -28,8 +28,8 @@ def _documented() -> list[Any]:
     """What the reference shows and people call."""
     from airflow_delta_merge import config, engine
     from airflow_delta_merge.assets import delta
+    from airflow_delta_merge.contract.identity import MergeIdentity, application_id
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-    from airflow_delta_merge.identity import MergeIdentity, application_id
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
     from airflow_delta_merge.patterns import PATTERNS
     from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta_merge import engine
-from airflow_delta_merge.commit_record import CommitRecord
 from airflow_delta_merge.config import (
     MergeConfig,
     when_matched_update,
     when_not_matched_by_source_delete,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.commit_record import CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError, StaleMergeError
-from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge import engine
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.jars import delta_jars
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.runtime.jars import delta_jars
 from tests.conftest import SESSION_SETTINGS
 
 if TYPE_CHECKING:

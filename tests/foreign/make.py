@@ -15,7 +15,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from airflow_delta_merge.jars import MAVEN_CENTRAL
+from airflow_delta_merge.runtime.jars import MAVEN_CENTRAL
 from tests.differential.delta_log import DeltaTableLog
 from tests.foreign.corpus import MANIFEST, TABLES, Column, ForeignTable, foreign_tables, pack, write_manifest
 from tests.foreign.recipes import RECIPES, Recipe

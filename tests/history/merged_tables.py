@@ -12,9 +12,9 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity, application_id
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity, application_id
-from airflow_delta_merge.result import MergeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -45,7 +45,7 @@ def write() -> None:
 def record() -> None:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.jars import delta_jars
+    from airflow_delta_merge.runtime.jars import delta_jars
     from tests.history import merged_tables
     from tests.session import SESSION_SETTINGS
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.contract.commit_record import CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.history import advice
 from airflow_delta_merge.history.advice import advise
 from airflow_delta_merge.history.records import Commit, Files, Rows, Table
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.result import MergeResult
 
 TABLE = Table(path="/lake/t", version=9)
 MB = 1 << 20

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge import jars
 from airflow_delta_merge.command_line.figures import duration, size, sparkline
 from airflow_delta_merge.command_line.merges import ConfigFileError, read_config
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json, when_matched_update_all
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.runtime import jars
 from tests.airflow.tables import create_table
 from tests.history.command import COMMAND, on_a_terminal, run
 from tests.history.test_table_history import RESULT, log_of, merge_commit
@@ -177,7 +177,7 @@ def test_a_local_history_starts_without_airflow_and_spark(table: Path) -> None:
 
 def test_jars_and_their_alias_print_the_same() -> None:
     alias = subprocess.run(
-        [sys.executable, "-m", "airflow_delta_merge.jars"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "airflow_delta_merge.runtime.jars"], capture_output=True, text=True, check=True
     )
     assert run("jars").stdout == alias.stdout == ",".join(jars.delta_jars()) + "\n"
     assert run("jars", "--spark", "1.0").returncode == 1

@@ -17,14 +17,14 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_delta_merge.commit_record import RECORD_KEY, CommitRecord
+from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.history import table_history
 from airflow_delta_merge.history.commit_files import read_commit
 from airflow_delta_merge.history.log_reader import TableLogError
 from airflow_delta_merge.history.records import OWN_WRITER, commit_of
 from airflow_delta_merge.history.table_history import HistoryPage, read_details, read_history
-from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
-from airflow_delta_merge.result import MergeResult
 from tests.airflow.tables import commit, create_table
 
 RESULT = MergeResult(

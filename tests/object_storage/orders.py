@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
-from airflow_delta_merge.hooks.stores.s3 import S3Access
+from airflow_delta_merge.connections.s3 import S3Access
 
 
 def table(bucket: str) -> DeltaTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
+from airflow_delta_merge.launch.errors import DeltaMergeException
 from tests.airflow.conftest import SPARK
 from tests.object_storage.conftest import promise_one_writer
 from tests.object_storage.orders import config, rows, table

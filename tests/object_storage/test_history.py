@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from airflow_delta_merge.hooks.stores.s3 import S3Access
+from airflow_delta_merge.connections.s3 import S3Access
 from tests.airflow.canary import CANARY
 from tests.history.command import run
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_delta_merge.hooks.stores.azure import AzureAccess
-from airflow_delta_merge.hooks.stores.google import GoogleAccess
-from airflow_delta_merge.hooks.stores.s3 import S3Access
-from airflow_delta_merge.jars import delta_jars
-from airflow_delta_merge.log_store import LOG_STORE_PROPERTIES, log_store_jar
-from airflow_delta_merge.store_drivers import ABFS, GCS, S3A
+from airflow_delta_merge.connections.azure import AzureAccess
+from airflow_delta_merge.connections.google import GoogleAccess
+from airflow_delta_merge.connections.s3 import S3Access
+from airflow_delta_merge.runtime.jars import delta_jars
+from airflow_delta_merge.runtime.log_store import LOG_STORE_PROPERTIES, log_store_jar
+from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A
 from tests.cluster.standalone import wait_until
 from tests.faults.writers import SHARED
 from tests.object_storage import azurite, fake_gcs

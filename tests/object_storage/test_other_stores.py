@@ -12,8 +12,8 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.identity import MergeIdentity
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.airflow.canary import Watch
 from tests.airflow.conftest import SPARK

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.hooks.delta_log import RecordedMerge
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.history.awaited import RecordedMerge
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.identity import MergeIdentity
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS, SPARK
 from tests.airflow.test_dags import Run

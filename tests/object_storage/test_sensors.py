@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
 from deltalake import write_deltalake
 
-from airflow_delta_merge.hooks.stores.s3 import S3Access
+from airflow_delta_merge.connections.s3 import S3Access
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_commit import DeltaCommitTrigger

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_delta_merge.connections.s3 import S3Access
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.hooks.errors import DeltaMergeException
-from airflow_delta_merge.hooks.stores.s3 import S3Access
+from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.airflow.conftest import SPARK
 from tests.object_storage.orders import config, rows

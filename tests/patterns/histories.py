@@ -15,7 +15,7 @@ from airflow_delta_merge.patterns import Pattern
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 Row = tuple[Any, ...]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge import class_archive, jars
+from airflow_delta_merge.runtime import class_archive, jars
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_it_is_told_why_spark_could_not_be_run(folder: Path, monkeypatch: pytest
     (broken / "spark-submit").chmod(0o755)
     monkeypatch.setenv("PATH", str(broken), prepend=":")
     done = subprocess.run(
-        [sys.executable, "-m", "airflow_delta_merge.class_archive"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "airflow_delta_merge.runtime.class_archive"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-2:] == [

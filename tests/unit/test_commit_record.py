@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_delta_merge.commit_record import RECORD_LENGTH, CommitRecord
+from airflow_delta_merge.contract.commit_record import RECORD_LENGTH, CommitRecord
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.identity import MergeIdentity, TaskInstanceIdentity
-from airflow_delta_merge.result import MergeResult
 from tests.readable_ids import readable
 
 RECORD = CommitRecord(

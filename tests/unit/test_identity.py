@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identity import (
+from airflow_delta_merge.contract.identity import (
     APPLICATION_ID_LENGTH,
     MergeIdentity,
     TaskInstanceIdentity,
     airflow_generation,
     application_id,
 )
+from airflow_delta_merge.exceptions import MergeConfigError
 from tests.readable_ids import readable
 
 START = datetime(2026, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)

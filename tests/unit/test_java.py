@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.java import JavaError, check_java
+from airflow_delta_merge.runtime.java import JavaError, check_java
 
 
 def java_in(folder: Path, script: str) -> Path:

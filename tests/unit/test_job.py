@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge import job
 from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.job import application as job
 
 
 def test_outcome_appears_whole_and_private(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     child = textwrap.dedent(
         """
         import os, sys, time
-        from airflow_delta_merge import job
+        from airflow_delta_merge.job import application as job
         job._end_with(os.getppid(), sys.argv[2])
         open(sys.argv[1], "w").write(str(os.getpid()))
         time.sleep(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_delta_merge.log_store import LOG_STORE, log_store_jar, log_store_sources
+from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar, log_store_sources
 from scripts.log_store import build
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_delta_merge.contract.result import RESULT_VERSION, MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
-from airflow_delta_merge.result import RESULT_VERSION, MergeResult
 from tests.readable_ids import readable
 
 COUNTS = st.integers(min_value=-1, max_value=2**63)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, from_json, when_matched_delete
-from airflow_delta_merge.hooks.staging import PACKAGE, remove_abandoned, stage, staged, write_py_files
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.launch.staging import PACKAGE, remove_abandoned, stage, staged, write_py_files
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 
@@ -22,7 +22,7 @@ CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_de
 def test_py_files_import_without_anything_else(tmp_path: Path) -> None:
     path = tmp_path / "parts.zip"
     write_py_files(path)
-    modules = "airflow_delta_merge.config, airflow_delta_merge.exceptions, airflow_delta_merge.commit_record"
+    modules = "airflow_delta_merge.config, airflow_delta_merge.exceptions, airflow_delta_merge.contract.commit_record"
     code = f"import sys; sys.path.insert(0, {str(path)!r}); import {modules}; print(airflow_delta_merge.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == f"{path}/airflow_delta_merge/__init__.py", done.stderr
@@ -82,7 +82,9 @@ def test_files_are_private_and_go_away() -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
         assert staging.config.stat().st_mode & 0o777 == staging.properties.stat().st_mode & 0o777 == 0o600
         assert from_json(staging.config.read_text(encoding="utf-8")) == CONFIG
-        assert staging.application.read_text(encoding="utf-8") == (PACKAGE / "job.py").read_text(encoding="utf-8")
+        assert staging.application.read_text(encoding="utf-8") == (PACKAGE / "job" / "application.py").read_text(
+            encoding="utf-8"
+        )
         assert not staging.result.exists()
     assert not folder.exists()
 

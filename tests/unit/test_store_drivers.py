@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from airflow_delta_merge import jars
-from airflow_delta_merge.store_drivers import HADOOP_VERSION, S3A
+from airflow_delta_merge.runtime import jars
+from airflow_delta_merge.runtime.store_drivers import HADOOP_VERSION, S3A
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 # Features that stay off unless somebody sets them up, who then needs further jars.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge import jars
 from airflow_delta_merge.engine.delta_jvm.versions import (
     TRIED,
     Versions,
@@ -18,9 +17,10 @@ from airflow_delta_merge.engine.delta_jvm.versions import (
     require_tried,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.jars import DeltaJarsError, jars_for
-from airflow_delta_merge.spark_home import SparkHome
-from airflow_delta_merge.store_drivers import S3A
+from airflow_delta_merge.runtime import jars
+from airflow_delta_merge.runtime.jars import DeltaJarsError, jars_for
+from airflow_delta_merge.runtime.spark_home import SparkHome
+from airflow_delta_merge.runtime.store_drivers import S3A
 from tests.versions.__main__ import BEGIN, matrix, with_matrix
 from tests.versions.combinations import COMBINATIONS, Combination
 

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_merge.jars import FOLDER_VARIABLE, fetched
+from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, fetched
 from tests.versions.combinations import COMBINATIONS, Combination
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_delta_merge.jars import Jar
+from airflow_delta_merge.runtime.jars import Jar
 
 
 @dataclass(frozen=True)

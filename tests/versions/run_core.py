@@ -23,10 +23,10 @@ from _pytest.outcomes import Failed
 
 import airflow_delta_merge
 from airflow_delta_merge.config import MergeStatement, to_json
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
-from airflow_delta_merge.identity import MergeIdentity
 from tests.differential.cases import Case
 from tests.differential.harness import WAYS, Harness
 from tests.differential.outcome import Outcome
@@ -37,7 +37,7 @@ from tests.versions.core import CASES, FILES, PAIRS, SINCE, UPSERT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.result import MergeResult
+    from airflow_delta_merge.contract.result import MergeResult
 
 
 class EngineHarness(Harness):
@@ -109,7 +109,7 @@ def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict
     ]
     spark_submit, job = (
         Path(sys.executable).parent / "spark-submit",
-        Path(airflow_delta_merge.__file__).parent / "job.py",
+        Path(airflow_delta_merge.__file__).parent / "job" / "application.py",
     )
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "SPARK_LOCAL_IP": "127.0.0.1"}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME"):

@@ -71,7 +71,7 @@ class Gateway:
         if is_new and type(jvm.org.apache.spark.sql.delta.DeltaLog).__name__ == "JavaPackage":
             raise MergeConfigError(
                 "Delta's jars are not in this Spark session. Start it with spark.jars set to what "
-                "`python -m airflow_delta_merge.jars` prints, or through DeltaMergeHook."
+                "`airflow-delta-merge jars` prints, or through DeltaMergeHook."
             )
         self.spark = spark
         self.progress = progress or Progress()

@@ -41,7 +41,8 @@ def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
     elif name == _SINGLE_DRIVER:
         raise MergeExecutionError(
             f"Two drivers that commit to {delta_log.dataPath()} at once would lose a commit, as the session has "
-            f"Delta's own log store for S3. Start it with the jar of airflow_delta_merge.log_store.log_store_jar() and "
+            "Delta's own log store for S3. Start it with the jar that "
+            "airflow_delta_merge.runtime.log_store.log_store_jar() names and "
             f"spark.delta.logStore.s3a.impl={_CONDITIONAL}; or make sure that no two writers commit to the table at a "
             f"time, and say so: {_SINGLE_WRITER}=true."
         )

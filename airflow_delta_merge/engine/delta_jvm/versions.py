@@ -105,8 +105,8 @@ def require_fitting_jars(jvm: Any) -> None:
     made_for = _made_for(jar)
     if made_for is not None and made_for != minor(spark):
         raise MergeConfigError(
-            f"Delta's jar {jar} is made for Spark {_told(made_for)}, but this is Spark {spark}. `python -m "
-            f"airflow_delta_merge.jars --spark {_told(minor(spark))}` fetches the jars that fit; DeltaMergeHook ships "
+            f"Delta's jar {jar} is made for Spark {_told(made_for)}, but this is Spark {spark}. "
+            f"`airflow-delta-merge jars --spark {_told(minor(spark))}` fetches the jars that fit; DeltaMergeHook ships "
             "those for the Spark of the worker's spark-submit, so let it be of the cluster's version."
         )
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_delta_merge.commit_record import CommitRecord
+from airflow_delta_merge.connections.fields import StoreAccessError
+from airflow_delta_merge.connections.stores import StoreConnections
+from airflow_delta_merge.contract.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history import log_reader
-from airflow_delta_merge.hooks.stores.connections import StoreConnections
-from airflow_delta_merge.hooks.stores.fields import StoreAccessError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -79,14 +79,17 @@ class TableCondition(StoredTable):
 class RecordedMerge(StoredTable):
     """A merge that a table's log is to tell.
 
-    :param application_id: by what the table knows it; see :func:`~airflow_delta_merge.identity.application_id`.
+    :param application_id: by what the table knows it
+        (:func:`~airflow_delta_merge.contract.identity.application_id`).
     """
 
     application_id: str
 
     def found(self) -> dict[str, Any] | None:
-        """``{"result": …}`` with the :class:`~airflow_delta_merge.result.MergeResult` that the merge's last execution
-        recorded, as a dict, or with None if its record is no longer in the log; None as long as it isn't committed.
+        """The result that the merge's last execution recorded; None as long as it isn't committed.
+
+        :return: ``{"result": …}`` with a :class:`~airflow_delta_merge.contract.result.MergeResult` as a dict, or with
+            None if its record is no longer in the log.
 
         :raises AirflowFailException: also when the record is of a release that this one can't read.
         :raises AirflowException: as :func:`read_log`.

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.hooks.application_keeper import LOCK as KEEPER_LOCK
-from airflow_delta_merge.hooks.application_keeper import is_locked
+from airflow_delta_merge.launch.keeper import LOCK as KEEPER_LOCK
+from airflow_delta_merge.launch.keeper import is_locked
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.identity import MergeIdentity
+    from airflow_delta_merge.contract.identity import MergeIdentity
 
 #: What one job merges.
 Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
@@ -41,15 +41,10 @@ _SECONDS_TO_MAKE = 600.0
 PACKAGE = Path(__file__).resolve().parent.parent
 TRAVELLING_MODULES = (
     "__init__.py",
-    "column_lineage.py",
-    "commit_record.py",
     "exceptions.py",
     "identifiers.py",
-    "identity.py",
-    "merge_plan.py",
-    "result.py",
 )
-TRAVELLING_FOLDERS = ("config", "engine")
+TRAVELLING_FOLDERS = ("config", "contract", "engine", "job")
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,7 @@ class Staging:
     def write_result_fetcher(self) -> Path:
         """Write the application that brings the result of a driver on a cluster, and return where it is."""
         path = self.folder / "airflow_delta_merge_fetch_result.py"
-        _write_private(path, (PACKAGE / "fetch_result.py").read_text(encoding="utf-8"))
+        _write_private(path, (PACKAGE / "job" / "fetch_result.py").read_text(encoding="utf-8"))
         return path
 
     def write_properties(self, properties: Mapping[str, Any]) -> None:
@@ -208,7 +203,7 @@ def stage(merges: Merges | None, identity: MergeIdentity | None = None) -> Stagi
         staging = Staging(folder)
         # The job is copied out of the package: a script's folder is the first entry of sys.path, and there the
         # package's own modules would be taken for top-level ones.
-        _write_private(staging.application, (PACKAGE / "job.py").read_text(encoding="utf-8"))
+        _write_private(staging.application, (PACKAGE / "job" / "application.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
         if merges is not None:
             _write_private(staging.config, to_json(merges))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_delta_merge.hooks.stores.azure import AzureAccess
-from airflow_delta_merge.hooks.stores.google import GoogleAccess
-from airflow_delta_merge.hooks.stores.s3 import S3Access
+from airflow_delta_merge.connections.azure import AzureAccess
+from airflow_delta_merge.connections.google import GoogleAccess
+from airflow_delta_merge.connections.s3 import S3Access
 
 
 @dataclass(frozen=True, kw_only=True)

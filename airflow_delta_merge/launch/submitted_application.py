@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.hooks.yarn import ResourceManager, ResourceManagerError, YarnApplication
+from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError, YarnApplication
 
 #: How long a ResourceManager may be silent: longer than one takes to restart.
 SILENCE_SECONDS = 300.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
+from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
 # Ways to sign in that Airflow's provider has and the driver hasn't.
 _NOT_FOLLOWED = ("credential_config_file", "key_secret_name", "idp_issuer_url")

@@ -12,10 +12,10 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
 from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.connections.secrets import mask_secrets
+from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.hooks.secrets import mask_secrets
-from airflow_delta_merge.hooks.stores.connections import StoreConnections
-from airflow_delta_merge.store_drivers import ABFS, GCS, S3A, StoreDriver
+from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A, StoreDriver
 
 CONNECTION_TYPE = "delta_merge"
 DEFAULT_CONNECTION = "spark_default"

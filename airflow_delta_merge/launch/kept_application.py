@@ -18,9 +18,11 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import mask_secret, redact
 
+from airflow_delta_merge.connections.secrets import masked_parts
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
-from airflow_delta_merge.hooks import application_keeper
-from airflow_delta_merge.hooks.application_keeper import (
+from airflow_delta_merge.launch import keeper as application_keeper
+from airflow_delta_merge.launch.keeper import (
     EXIT,
     FOLLOWED,
     LOCK,
@@ -29,12 +31,10 @@ from airflow_delta_merge.hooks.application_keeper import (
     is_locked,
     remove_folder,
 )
-from airflow_delta_merge.hooks.secrets import masked_parts
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.hooks.spark_log import SparkLog
-from airflow_delta_merge.hooks.spark_output import SparkOutput
-from airflow_delta_merge.hooks.staging import Staging, each_of, own_folders
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.spark_log import SparkLog
+from airflow_delta_merge.launch.spark_output import SparkOutput
+from airflow_delta_merge.launch.staging import Staging, each_of, own_folders
 
 #: Longest column lineage, in characters of JSON, that goes with the event by which a deferred task goes on.
 LONGEST_LINEAGE = 64 * 1024
@@ -53,7 +53,7 @@ class KeeperError(DeltaMergeError):
 
 @dataclass
 class KeptApplication:
-    """A Spark application under the care of :mod:`~airflow_delta_merge.hooks.application_keeper`.
+    """A Spark application under the care of :mod:`~airflow_delta_merge.launch.keeper`.
 
     :param folder: the merge's staging folder.
     """

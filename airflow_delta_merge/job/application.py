@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json
+from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError, MergeExecutionError
-from airflow_delta_merge.identity import MergeIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.column_lineage import ColumnLineage
+    from airflow_delta_merge.contract.lineage import ColumnLineage
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -46,7 +46,7 @@ _LOOKS_AT_THE_FOLDER = 50
 #: Several merges at a time need the driver's memory and processors, whatever the executors have.
 _MOST_AT_ONCE = 8
 
-log = logging.getLogger("airflow_delta_merge.job")
+log = logging.getLogger("airflow_delta_merge.job.application")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

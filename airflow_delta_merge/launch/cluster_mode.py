@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.hooks.connection import ConnectionSettings, SparkConnectionError
-from airflow_delta_merge.hooks.yarn import ResourceManager
-from airflow_delta_merge.identity import MergeIdentity
+from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.launch.yarn import ResourceManager
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.hooks.staging import Staging
+    from airflow_delta_merge.launch.staging import Staging
 
 _TAG_PREFIX = "airflow_delta_merge_"
 _TAG_DIGITS = 32

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from airflow_delta_merge.column_lineage import ColumnLineage
+from airflow_delta_merge.contract.lineage import ColumnLineage
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
-from airflow_delta_merge.hooks.errors import (
+from airflow_delta_merge.launch.errors import (
     error_of_exit,
     error_of_job,
     error_of_loss,
     error_of_several,
     raised_for_airflow,
 )
-from airflow_delta_merge.hooks.spark_application import ApplicationEnd
-from airflow_delta_merge.hooks.staging import each_of
-from airflow_delta_merge.result import MergeResult
+from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.launch.staging import each_of
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ Spark has every other jar Delta needs, so these are enough on ``spark.jars``: fo
 They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
 On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
 
-``airflow-delta-merge jars`` (``python -m airflow_delta_merge.jars`` is the same) fetches what is missing and prints the
-paths, separated by commas. With ``--s3a``, ``--azure`` or ``--gcs`` it does the same for a store's driver
-(:mod:`airflow_delta_merge.store_drivers`), whose jars lie in the same folder.
+``airflow-delta-merge jars`` fetches what is missing and prints the paths, separated by commas. With ``--s3a``,
+``--azure`` or ``--gcs`` it does the same for a store's driver
+(:mod:`airflow_delta_merge.runtime.store_drivers`), whose jars lie in the same folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.runtime.spark_home import SparkHome
 
 DELTA_VERSION = "4.4.0"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -272,7 +272,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = delta_jars(options.spark)
         if options.stores:
-            from airflow_delta_merge import store_drivers  # it imports this module
+            from airflow_delta_merge.runtime import store_drivers  # it imports this module
 
             for name in options.stores:
                 found += getattr(store_drivers, name).fetched()
@@ -285,7 +285,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """What ``python -m`` runs."""
-    parser = argparse.ArgumentParser(prog="airflow_delta_merge.jars", description="Fetch the jars that merges need.")
+    parser = argparse.ArgumentParser(prog="airflow-delta-merge jars", description="Fetch the jars that merges need.")
     add_options(parser)
     return run(parser.parse_args(arguments))
 

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.class_archive import archive_options
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
-from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
-from airflow_delta_merge.hooks.policy import ConnectionPolicy
-from airflow_delta_merge.hooks.spark_submit import SparkSubmit
-from airflow_delta_merge.jars import delta_jars
-from airflow_delta_merge.java import check_java
-from airflow_delta_merge.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PROPERTIES, log_store_jar
+from airflow_delta_merge.connections.policy import ConnectionPolicy
+from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
+from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.runtime.class_archive import archive_options
+from airflow_delta_merge.runtime.jars import delta_jars
+from airflow_delta_merge.runtime.java import check_java
+from airflow_delta_merge.runtime.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PROPERTIES, log_store_jar
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-    from airflow_delta_merge.hooks.spark_application import SparkApplication
-    from airflow_delta_merge.hooks.staging import Staging
+    from airflow_delta_merge.launch.spark_application import SparkApplication
+    from airflow_delta_merge.launch.staging import Staging
 
 #: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
 #: ones, be they of 5 seconds, in two thirds of the time without it.
@@ -35,7 +35,7 @@ class Preparation:
 
     :param conn_id: the connection.
     :param conf: Spark properties; they go before the connection's.
-    :param arguments: those of :class:`~airflow_delta_merge.hooks.spark_submit.SparkSubmit`.
+    :param arguments: those of :class:`~airflow_delta_merge.launch.spark_submit.SparkSubmit`.
     :ivar expected_seconds: how long what is merged next will take about, without Spark's start; None if nobody knows.
     """
 

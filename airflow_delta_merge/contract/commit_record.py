@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
-from airflow_delta_merge.identity import MergeIdentity
-from airflow_delta_merge.result import MergeResult
 
 RECORD_VERSION = 1
 #: The key of ours in ``userMetadata``; what the session's own userMetadata says stands beside it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
+from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
 _SIGN_IN = "https://login.microsoftonline.com"
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"

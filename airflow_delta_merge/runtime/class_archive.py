@@ -4,7 +4,7 @@ Half the time of a small merge goes into reading, checking and linking some 20,0
 if asked to (application class data sharing, JEP 310 and 350). The file lies beside Delta's jars, takes some 200 MB,
 and is made by
 
-    python -m airflow_delta_merge.class_archive
+    python -m airflow_delta_merge.runtime.class_archive
 
 on the machine, or in the image, where Spark will run with a ``local`` master. It is for one installation of Spark. Java
 checks by itself whether the file fits its own build and the class path, and starts as it would without when it doesn't;
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.jars import FOLDER_VARIABLE, delta_jars, jars_folder
-from airflow_delta_merge.java import check_java
-from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
+from airflow_delta_merge.runtime.java import check_java
+from airflow_delta_merge.runtime.spark_home import SparkHome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,8 +78,9 @@ def archive_options(java_version: int) -> list[str]:
 def make_archive() -> Path:
     """Run some merges in a Spark of their own and keep the classes that they loaded; takes a minute.
 
-    :raises ClassArchiveError: when there is no archive afterwards; :class:`~airflow_delta_merge.java.JavaError` and
-        :class:`~airflow_delta_merge.jars.DeltaJarsError` when it can't begin.
+    :raises ClassArchiveError: when there is no archive afterwards.
+    :raises JavaError: when there is no Java that fits.
+    :raises DeltaJarsError: when Delta's jars can't be had.
     """
     _, java_version = check_java()
     jars, path = delta_jars(), archive_path(java_version)
@@ -107,7 +108,9 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
     """Run :func:`merge_for_classes` by spark-submit as a hook with a local master does; its output."""
     application = folder / "application.py"
     application.write_text(
-        "import sys\nfrom airflow_delta_merge.class_archive import merge_for_classes\nmerge_for_classes(sys.argv[1])\n"
+        "import sys\n"
+        "from airflow_delta_merge.runtime.class_archive import merge_for_classes\n"
+        "merge_for_classes(sys.argv[1])\n"
     )
     beside = Path(sys.executable).parent
     binary = shutil.which("spark-submit") or shutil.which("spark-submit", path=str(beside)) or "spark-submit"
@@ -147,7 +150,8 @@ def _run_telling_progress(command: list[str], environment: Mapping[str, str]) ->
 
 def merge_for_classes(folder: str) -> None:
     """Merge into tables in ``folder``, so that all that a merge needs is loaded."""
-    from airflow_delta_merge import engine, job
+    from airflow_delta_merge import engine
+    from airflow_delta_merge.job import application as job
 
     spark: SparkSession = job.start_session()
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_delta_merge.hooks.spark_application import SparkApplication
+from airflow_delta_merge.launch.spark_application import SparkApplication
 
 # Lines of runs without any trouble, and of failures that the job itself tells in a sentence.
 _NOISE = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_delta_merge.hooks.stores.fields import ConnectionFields, mask
+from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
 # By these Airflow's own hook gets other credentials than those that stand in the connection.
 _OTHER_CREDENTIALS = ("role_arn", "assume_role_kwargs", "profile_name", "session_kwargs")

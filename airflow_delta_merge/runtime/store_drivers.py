@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_delta_merge.jars import DeltaJarsError, Jar, fetched, have
-from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.runtime.jars import DeltaJarsError, Jar, fetched, have
+from airflow_delta_merge.runtime.spark_home import SparkHome
 
 HADOOP_VERSION = "3.5.0"
 AWS_SDK_VERSION = "2.35.4"

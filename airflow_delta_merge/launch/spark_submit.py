@@ -21,19 +21,19 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
-from airflow_delta_merge.hooks.application_keeper import end_group
-from airflow_delta_merge.hooks.cluster_mode import ClusterMode
-from airflow_delta_merge.hooks.connection import SparkConnectionError, as_spark_connection, find_connection
-from airflow_delta_merge.hooks.spark_application import SparkApplication
-from airflow_delta_merge.hooks.spark_log import SparkLog
-from airflow_delta_merge.hooks.spark_output import SparkOutput
-from airflow_delta_merge.hooks.yarn import ResourceManagerError
-from airflow_delta_merge.spark_home import SparkHome
+from airflow_delta_merge.connections.spark import SparkConnectionError, as_spark_connection, find_connection
+from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.keeper import end_group
+from airflow_delta_merge.launch.spark_application import SparkApplication
+from airflow_delta_merge.launch.spark_log import SparkLog
+from airflow_delta_merge.launch.spark_output import SparkOutput
+from airflow_delta_merge.launch.yarn import ResourceManagerError
+from airflow_delta_merge.runtime.spark_home import SparkHome
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from airflow_delta_merge.hooks.staging import Staging
+    from airflow_delta_merge.launch.staging import Staging
 
 _SECONDS_TO_CONNECT = 5.0
 _SECONDS_TO_CLEAN_UP = 2.5  # it asks YARN each second; Airflow's supervisor gives a killed task five

@@ -1,1 +1,0 @@
-"""Access to object stores by Airflow connections, for Spark's drivers and for ``deltalake``."""

@@ -1,0 +1,1 @@
+"""The PySpark application that merges; it travels to Spark."""

@@ -1,0 +1,1 @@
+"""Starts a merge's Spark application, follows it, fetches its result, and ends it."""
