@@ -11,8 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from airflow_delta_merge.command_line.output import OutputError, add_output_options
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.command_line.output import add_output_options
+from airflow_delta_merge.exceptions import DeltaMergeError, OutputError
 
 #: Exit codes: of a command that failed, which says a sentence on stderr; of one that was used wrongly argparse's 2.
 FAILED = 1

@@ -6,7 +6,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 
 from airflow_delta_merge.connections.spark import CONNECTION_TYPE, ConnectionSettings
 from airflow_delta_merge.connections.stores import StoreConnections
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import StoreConnectionError
 
 #: Which store a connection of a type is for.
 _STORES = {
@@ -15,10 +15,6 @@ _STORES = {
     "adls": "azure_conn_id",
     "google_cloud_platform": "gcp_conn_id",
 }
-
-
-class StoreConnectionError(DeltaMergeError):
-    """There is no such connection, or it leads to no store."""
 
 
 def storage_options_of(conn_id: str) -> dict[str, str]:

@@ -8,13 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from airflow_delta_merge.command_line.output import console_for, print_json, write_page
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import StorageOptionsError
 from airflow_delta_merge.history.advice import advise
 from airflow_delta_merge.history.table_history import read_details, read_history
-
-
-class StorageOptionsError(DeltaMergeError):
-    """The file with storage options can't be used."""
 
 
 def history(options: argparse.Namespace) -> int:

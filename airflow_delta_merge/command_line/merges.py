@@ -18,17 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_delta_merge.command_line.output import console_for, print_json
 from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json
 from airflow_delta_merge.contract.identity import APPLICATION_ID_LENGTH, MergeIdentity
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+from airflow_delta_merge.exceptions import ConfigFileError, MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 
 #: A connection of this process alone: Spark on this machine, so that no database is asked for one.
 _THIS_MACHINE = "delta_merge_of_this_command"
-
-
-class ConfigFileError(DeltaMergeError):
-    """The file with the merge's config can't be read."""
 
 
 def merges(options: argparse.Namespace) -> int:

@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta_merge.exceptions import OutputError
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-class OutputError(Exception):
-    """The file for the page can't be written."""
 
 
 def add_output_options(parser: argparse.ArgumentParser, *, page: bool) -> None:

@@ -8,11 +8,7 @@ from typing import Any, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, mask_secret
 
-from airflow_delta_merge.exceptions import DeltaMergeError
-
-
-class StoreAccessError(DeltaMergeError):
-    """A connection to an object store is missing, or asks for what can't be had by its fields."""
+from airflow_delta_merge.exceptions import StoreAccessError
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from airflow_delta_merge.exceptions import DeltaMergeError
-
-
-class ConnectionPolicyError(DeltaMergeError):
-    """A merge would do what its Spark connection doesn't allow, or what it allows can't be read."""
+from airflow_delta_merge.exceptions import ConnectionPolicyError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.stores import StoreConnections
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import SparkConnectionError
 from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A, StoreDriver
 
 CONNECTION_TYPE = "delta_merge"
@@ -30,10 +30,6 @@ _EXTRAS = (
 )
 
 log = logging.getLogger(__name__)
-
-
-class SparkConnectionError(DeltaMergeError):
-    """The Spark connection is missing, can't be used for a merge, or its master does not answer."""
 
 
 def find_connection(conn_id: str) -> Connection:

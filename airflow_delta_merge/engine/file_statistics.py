@@ -23,7 +23,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SoughtRanges:
     """The values of a column that are looked for.
 
     :param column: its physical name.
@@ -159,7 +159,7 @@ def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any
     if not known:
         return len(statistics)
     middle = sorted(bound for bounds in known for bound in bounds)[len(known)]
-    return len(files_that_may_hold([Wanted(column, type_, [(middle, middle)], nulls=False)], statistics))
+    return len(files_that_may_hold([SoughtRanges(column, type_, [(middle, middle)], nulls=False)], statistics))
 
 
 def _known_bounds(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> list[Range]:
@@ -197,7 +197,7 @@ def is_comparable(type_: str) -> bool:
     return type_ in INTEGER_BITS or type_ in ("date", "string")
 
 
-def files_that_may_hold(wanted: Sequence[Wanted], statistics: Sequence[dict[str, Any]]) -> list[int]:
+def files_that_may_hold(wanted: Sequence[SoughtRanges], statistics: Sequence[dict[str, Any]]) -> list[int]:
     """The positions of the files that may hold a row with a wanted value in each of the columns.
 
     :param statistics: of each file what Delta tells; empty if it doesn't.

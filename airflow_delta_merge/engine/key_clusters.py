@@ -86,7 +86,7 @@ def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
     if not PARTS < high - low < LONGEST_CUT:
         return None
     # Keys in parts tell by these that they fill their range.
-    if key.type in WHOLE_TYPES and not key.in_parts and _is_even(key, source, low, high):
+    if key.type in WHOLE_TYPES and not key.by_clusters and _is_even(key, source, low, high):
         return None
     return Cut.of(number, low, high)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Clusters are not looked for if so many of the source's rows need this part of the files in the keys' range, nor by a
 #: key of which one value needs this part of all files.
 _SAMPLED_ROWS = 2_000
-_MOST_FILES = 0.75
+_LARGEST_SHARE_OF_FILES = 0.75
 #: A table of more files is worth leaving some out, be they as small as they may.
 _FEW_FILES = 4
 #: Clusters are not looked for where so many files, at most, come to each part of a key's range that the source fills.
@@ -80,13 +80,13 @@ def _keys_and_statistics(
 def _of_target(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> SourceKey:
     """The key with its column's range."""
     within = _range(key, column, listed)
-    in_parts = (
+    by_clusters = (
         within is not None
         and key.type in WHOLE_TYPES
         and within[1] - within[0] < LONGEST_CUT
         and len(listed) <= _MOST_FILES_IN_PARTS
     )
-    return replace(key, column=column, within=within, in_parts=in_parts)
+    return replace(key, column=column, within=within, by_clusters=by_clusters)
 
 
 def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Range | None:
@@ -162,7 +162,7 @@ def choose_files(
         clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, statistics, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # What some rows need all of them need.
-        if some is None or len(positions(key_clusters(some, clustered))) < by_range * _MOST_FILES:
+        if some is None or len(positions(key_clusters(some, clustered))) < by_range * _LARGEST_SHARE_OF_FILES:
             clusters = key_clusters(source, clustered)
     # All rows of a file have one value of a partition column, so these choose among files alone.
     rows_too = [key for key in keys if leaves_rows_out(key.type) and not key.of_partition]
@@ -201,7 +201,7 @@ def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Seque
 def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
     """Whether one value of a key can leave out files: not if its values lie anywhere, as those of hashes do."""
     assert key.column is not None, "only such keys choose files by listed statistics"
-    return files_of_a_value(key.column, key.type, listed) < len(listed) * _MOST_FILES
+    return files_of_a_value(key.column, key.type, listed) < len(listed) * _LARGEST_SHARE_OF_FILES
 
 
 def _columns_to_compare(

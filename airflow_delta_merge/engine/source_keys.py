@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.file_statistics import Wanted
+from airflow_delta_merge.engine.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.trusted_bounds import (
     INTEGER_BITS,
     OpenRange,
@@ -73,7 +73,7 @@ class SourceKey:
     :param in_utc: whether the session's time zone is UTC.
     :param column: the physical name of the target's column, if files will be chosen by listed statistics of it.
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
-    :param in_parts: whether the source tells in which parts of that range its values lie, instead of their mean and
+    :param by_clusters: whether the source tells in which parts of that range its values lie, instead of their mean and
         deviation; for whole types with such a range.
     """
 
@@ -87,7 +87,7 @@ class SourceKey:
     in_utc: bool = False
     column: str | None = None
     within: Range | None = None
-    in_parts: bool = False
+    by_clusters: bool = False
 
     @property
     def value(self) -> Column:
@@ -105,7 +105,7 @@ class SourceKey:
         """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
         value = self.value
         found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
-        if self.in_parts:
+        if self.by_clusters:
             assert self.within is not None, "only then there are parts"
             part = Cut.of(value.cast("bigint"), *self.within).part
             bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), part)
@@ -122,7 +122,7 @@ class SourceKey:
 
     def filled_parts(self, statistics: dict[str, Any]) -> int | None:
         """How many parts of the target's range the source's values fill, next to each other; None if some are empty."""
-        if not self.in_parts:
+        if not self.by_clusters:
             return None
         filled = int(statistics[f"{self.name}_parts"] or 0) % (1 << PARTS)  # the JVM's numbers have a sign
         without_those_below = filled // (filled & -filled) if filled else 0
@@ -151,11 +151,13 @@ class SourceKey:
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
 
-    def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Wanted:
+    def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> SoughtRanges:
         """The values that :meth:`predicate` is true for; of a key with its :attr:`column`."""
         assert self.column is not None, "only such keys choose files by listed statistics"
         ranges = [self._with_margin(each) for each in self._ranges(statistics, clusters)]
-        return Wanted(self.column, self.type, ranges, self._meets_null(statistics), of_partition=self.of_partition)
+        return SoughtRanges(
+            self.column, self.type, ranges, self._meets_null(statistics), of_partition=self.of_partition
+        )
 
     def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
         whole = self.range_of(statistics)

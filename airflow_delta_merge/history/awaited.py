@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_delta_merge.connections.fields import StoreAccessError
 from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.contract.commit_record import CommitRecord
-from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.exceptions import MergeResultError, StoreAccessError, TableLogError, UnreadableTableError
 from airflow_delta_merge.history import log_reader
 
 if TYPE_CHECKING:
@@ -153,9 +152,9 @@ def read_log(table: StoredTable, look: Callable[[DeltaTable], _T | None]) -> _T 
     try:
         storage_options = {**table.deltalake_options(), **table.storage_options}
         return log_reader.read_log(table.path, storage_options, look)
-    except log_reader.UnreadableTableError as error:
+    except UnreadableTableError as error:
         raise AirflowFailException(str(error)) from error
-    except (log_reader.TableLogError, StoreAccessError) as error:
+    except (TableLogError, StoreAccessError) as error:
         raise AirflowException(str(error)) from error
 
 

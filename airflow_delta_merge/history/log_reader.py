@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import TableLogError, UnreadableTableError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -19,14 +19,6 @@ _T = TypeVar("_T")
 # A log that is listed while somebody commits may lack a file in the middle, which deltalake takes for a broken log.
 PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
-
-
-class TableLogError(DeltaMergeError):
-    """A table's log can't be read."""
-
-
-class UnreadableTableError(TableLogError):
-    """A table's log can't be read, and another look won't help."""
 
 
 def open_table(path: str, storage_options: Mapping[str, str]) -> DeltaTable | None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.history.commit_files import PartitionChange, changes_by_partition, read_commit
-from airflow_delta_merge.history.log_reader import TableLogError, open_table, read_log
+from airflow_delta_merge.history.log_reader import open_table, read_log
 from airflow_delta_merge.history.records import Commit, Table
 
 if TYPE_CHECKING:

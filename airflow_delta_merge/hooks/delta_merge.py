@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
-from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
+from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.spark import (
     CONNECTION_TYPE,
@@ -20,6 +20,8 @@ from airflow_delta_merge.connections.spark import (
 from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.contract.lineage import ColumnLineage
 from airflow_delta_merge.contract.merge_plan import MergePlan
+from airflow_delta_merge.contract.outcome import JobOutcome
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
@@ -35,7 +37,8 @@ from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
-from airflow_delta_merge.launch.staging import Merges, Staging, stage, staged
+from airflow_delta_merge.launch.staging import Staging, stage, staged
+from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.runtime.jars import have_delta_jars
 from airflow_delta_merge.runtime.java import check_java
@@ -193,9 +196,13 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException`
             when another try cannot help.
         """
-        arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
-        outcome = self._run(config, identity, arguments, on_application)
-        return result_of(outcome, on_lineage)
+        request = JobRequest(
+            merges=config,
+            identity=identity,
+            max_commit_attempts=max_commit_attempts,
+            lineage=on_lineage is not None,
+        )
+        return result_of(self._run(request, on_application), on_lineage)
 
     def merge_all(
         self,
@@ -217,9 +224,13 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when some failed, after all others are done. Another try finds what was committed,
             if there is an identity.
         """
-        arguments = _arguments(max_commit_attempts, lineage=on_lineage is not None)
-        outcome = self._run(configs, identity, arguments, on_application)
-        return results_of(outcome, on_lineage)
+        request = JobRequest(
+            merges=configs,
+            identity=identity,
+            max_commit_attempts=max_commit_attempts,
+            lineage=on_lineage is not None,
+        )
+        return results_of(self._run(request, on_application), on_lineage)
 
     def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
@@ -228,32 +239,26 @@ class DeltaMergeHook(BaseHook):
         :param explain: whether to tell Spark's physical plans too.
         :raises DeltaMergeException: when it failed, as the merge would have.
         """
-        outcome = self._run(config, None, ["--dry-run", *(["--explain"] if explain else [])])
-        with raised_for_airflow():
-            plan = MergePlan.from_dict(outcome["plan"])
+        (outcome,) = self._run(JobRequest(merges=config, dry_run=True, explain=explain)).merges
+        assert outcome.plan is not None
+        plan = outcome.plan
         # Plans contain paths, and the caller may store them anywhere.
         return replace(plan, spark_plans={name: str(redact(text)) for name, text in plan.spark_plans.items()})
 
-    def _run(
-        self,
-        merges: Merges,
-        identity: MergeIdentity | None,
-        arguments: list[str],
-        on_application: Callable[[SparkApplication], None] | None = None,
-    ) -> dict[str, Any]:
-        self._mask_secrets(merges)
+    def _run(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None) -> JobOutcome:
+        self._mask_secrets(request)
         try:
-            with raised_for_airflow(), staged(merges, identity) as staging:
-                self._running = submit = self.preparation.for_merge(staging, arguments, on_application)
+            with raised_for_airflow(), staged() as staging:
+                self._running = submit = self.preparation.for_merge(staging, request, on_application)
                 end = self._end_of(submit, staging)
-                told = {"killed": submit.killed, "exactly_once": identity is not None}
-                return outcome_of(end, _targets(merges), **told, conn_id=self.conn_id)
+                told = {"killed": submit.killed, "exactly_once": request.identity is not None}
+                return outcome_of(end, _targets(request), **told, conn_id=self.conn_id)
         finally:
             self._running = None
 
-    def _mask_secrets(self, merges: Merges) -> None:
+    def _mask_secrets(self, request: JobRequest) -> None:
         """Let Airflow mask the secrets that Spark gets to know, also where no operator has done so."""
-        mask_secrets(json.loads(to_json(merges)), self.preparation.conf)
+        mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
         exit_code, error = self._submit(submit, staging), None
@@ -282,74 +287,58 @@ class DeltaMergeHook(BaseHook):
         return None
 
     def start(
-        self,
-        merges: Merges,
-        *,
-        identity: MergeIdentity | None = None,
-        max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
-        lineage: bool = False,
-        on_application: Callable[[SparkApplication], None] | None = None,
-    ) -> KeptApplication | SubmittedApplication:
-        """Start a merge, or several, that go on without this process; whoever follows them hands their end to
+        self, request: JobRequest, *, on_application: Callable[[SparkApplication], None] | None = None
+    ) -> StartedApplication:
+        """Start a merge, or several, that go on without this process. Whoever follows them hands their end to
         :meth:`finish`, and what that gives to :meth:`result_of` or :meth:`results_of`.
 
         Where the driver runs on this machine, an application that an earlier try of the same execution has started here
         for the same merge is found again instead, if it runs or has a result. Any other one of the same application id
         is ended.
 
-        :param merges: what to merge, described or written as a statement.
-        :param identity: by what the table shall know this merge.
-        :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
-        :param lineage: whether it shall tell where the target's columns come from.
+        :param request: what to merge, and how.
         :param on_application: called when the Spark application has started, if its driver runs on the cluster; of any
             other who follows it hears.
-        :return: a :class:`~airflow_delta_merge.launch.submitted_application.SubmittedApplication` if the driver runs on
-            the cluster.
         :raises DeltaMergeException: when it can't be started.
         """
-        arguments = _arguments(max_commit_attempts, lineage=lineage)
-        self._mask_secrets(merges)
+        self._mask_secrets(request)
         with raised_for_airflow():
             if self.preparation.unprepared().is_cluster:
-                return self._start_on_cluster(merges, identity, arguments, on_application)
-            return self._start_here(merges, identity, arguments)
+                return self._start_on_cluster(request, on_application)
+            return self._start_here(request)
 
     def _start_on_cluster(
-        self,
-        merges: Merges,
-        identity: MergeIdentity | None,
-        arguments: list[str],
-        on_application: Callable[[SparkApplication], None] | None,
+        self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
     ) -> SubmittedApplication:
-        with staged(merges, identity) as staging:
+        with staged() as staging:
             # It stays the one that is ended by on_kill: the task may be killed before it is deferred.
-            self._running = submit = self.preparation.for_merge(staging, arguments, on_application, waits=False)
+            self._running = submit = self.preparation.for_merge(staging, request, on_application, waits=False)
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
             submit.end_on_cluster()  # YARN may have taken it all the same
-            told = {"killed": submit.killed, "exactly_once": identity is not None}
-            raise error_of_exit(exit_code, submit.output.reason, _targets(merges), **told, conn_id=self.conn_id)
+            told = {"killed": submit.killed, "exactly_once": request.identity is not None}
+            raise error_of_exit(exit_code, submit.output.reason, _targets(request), **told, conn_id=self.conn_id)
         assert submit.cluster_mode is not None
         return SubmittedApplication(submit.cluster_mode, submit.application)
 
-    def _start_here(self, merges: Merges, identity: MergeIdentity | None, arguments: list[str]) -> KeptApplication:
-        staging = stage(merges, identity)
+    def _start_here(self, request: JobRequest) -> KeptApplication:
+        staging = stage()
         try:
-            submit = self.preparation.for_merge(staging, arguments, None, parent=KEEPER_PID)
+            submit = self.preparation.for_merge(staging, request, parent=KEEPER_PID)
             command = submit.command(str(staging.application))
-            found = self._find(identity, staging, command)
+            found = self._find(request.identity, staging, command)
             if found is not None:
                 remove_folder(staging.folder)
                 self._kept = found
                 return found
-            secrets_in = [json.loads(to_json(merges)), *self.preparation.given_properties()]
+            secrets_in = [json.loads(request.to_json()), *self.preparation.given_properties()]
             self._kept = KeptApplication(staging.folder)
             submit.open_log()
             return KeptApplication.start(
                 staging, command, submit.environment(), secrets_in, submit.spark_log, verbose=submit.verbose
             )
         except BaseException:
-            KeptApplication(staging.folder).end()
+            KeptApplication(staging.folder).kill()
             raise
 
     def _find(self, identity: MergeIdentity | None, staging: Staging, command: list[str]) -> KeptApplication | None:
@@ -361,23 +350,23 @@ class DeltaMergeHook(BaseHook):
                 found = kept
             else:
                 self.log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
-                kept.end()
+                kept.kill()
         return found
 
-    def finish(self, started: KeptApplication | SubmittedApplication, end: ApplicationEnd) -> ApplicationEnd:
+    def finish(self, started: StartedApplication, end: ApplicationEnd) -> ApplicationEnd:
         """Fetch the result of what :meth:`start` has started, where it is yet to be fetched, and leave nothing behind.
 
         :param end: how the application ended.
         :return: the same, with the result.
         :raises DeltaMergeException: when the result can't be read.
         """
-        if isinstance(started, KeptApplication):
-            started.end()
+        if started.cluster_mode is None:
+            started.kill()
             return end
         if end.timed_out:
             return end
         try:
-            with raised_for_airflow(), staged(None) as staging:
+            with raised_for_airflow(), staged() as staging:
                 submit = self.preparation.for_result(staging, started.cluster_mode)
                 error = self._fetch(submit, started.cluster_mode, staging)
                 outcome = staging.read_outcome()
@@ -426,13 +415,8 @@ class DeltaMergeHook(BaseHook):
         if self._running is not None:
             self._running.on_kill()
         if self._kept is not None:
-            self._kept.end()
+            self._kept.kill()
 
 
-def _arguments(max_commit_attempts: int, *, lineage: bool) -> list[str]:
-    return ["--max-commit-attempts", str(max_commit_attempts), *(["--lineage"] if lineage else [])]
-
-
-def _targets(merges: Merges) -> str:
-    configs = [merges] if isinstance(merges, (MergeConfig, MergeStatement)) else merges
-    return target_or_number([config.target for config in configs])
+def _targets(request: JobRequest) -> str:
+    return target_or_number([merge.target for merge in request.each_merge])

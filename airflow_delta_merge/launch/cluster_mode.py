@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError
+from airflow_delta_merge.connections.spark import ConnectionSettings
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.exceptions import SparkConnectionError
 from airflow_delta_merge.launch.yarn import ResourceManager
 
 if TYPE_CHECKING:
@@ -80,12 +81,19 @@ class ClusterMode:
     waits: bool = True
 
     @classmethod
-    def of(cls, settings: ConnectionSettings, staging: Staging, *, on_yarn: bool, waits: bool) -> ClusterMode:
+    def of(
+        cls,
+        settings: ConnectionSettings,
+        staging: Staging,
+        identity: MergeIdentity | None,
+        *,
+        on_yarn: bool,
+        waits: bool,
+    ) -> ClusterMode:
         """How the merge with these staged files runs; what the connection says was checked before."""
         assert settings.result_path is not None
         application = submission = staging.folder.name
-        if staging.identity.exists():
-            identity = MergeIdentity.from_json(staging.identity.read_text(encoding="utf-8"))
+        if identity is not None:
             digest = hashlib.sha256(identity.application_id.encode()).hexdigest()
             application = f"{_TAG_PREFIX}{digest[:_TAG_DIGITS]}"
         return cls(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
+    from airflow_delta_merge.contract.outcome import JobError
 
 # Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
 # come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
@@ -48,16 +49,6 @@ _HINTS = {
     r"unresolved dependency": "Check the coordinates in packages, and that the worker reaches the repository.",
     r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Look at driver_memory.",
 }
-_LASTING_TYPES = (
-    "MergeConfigError",
-    "NotImplementedError",
-    "StaleMergeError",
-    "MergeGuardError",
-    "EmptySourceError",
-    "SourceExpectationError",
-    "BadRowsError",
-    "NullKeysError",
-)
 
 
 class DeltaMergeException(AirflowException):
@@ -88,7 +79,8 @@ def raised_for_airflow() -> Iterator[None]:
     try:
         yield
     except DeltaMergeError as error:
-        raise DeltaMergeException(str(error)) from error
+        cls = DeltaMergeException if error.another_try_helps else DeltaMergeFailException
+        raise cls(str(error)) from error
 
 
 def target_or_number(targets: Sequence[MergeTarget]) -> str:
@@ -97,20 +89,19 @@ def target_or_number(targets: Sequence[MergeTarget]) -> str:
     return next(iter(names)) if len(names) == 1 else f"{len(names)} tables"
 
 
-def error_of_job(error: Mapping[str, Any], target: str) -> DeltaMergeException:
-    """The Airflow error for the ``error`` part of a job's result file."""
-    condition, sql_state = error.get("condition"), error.get("sql_state")
-    message = _PLAN.sub("", str(error.get("message") or "no reason was given."))
+def error_of_job(error: JobError, target: str) -> DeltaMergeException:
+    """The Airflow error for one that a job reports."""
+    condition = error.condition
+    message = _PLAN.sub("", error.message or "no reason was given.")
     suffix = f" [{condition}]" if condition and condition not in message else ""
     advice = next((text for start, text in _ADVICE.items() if str(condition).startswith(start)), "")
     if str(condition).startswith(_MISSING) and _is_about(target, message):
         advice = _ADVICE_FOR_MISSING_TARGET
     cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
-    if error.get("type") == "EmptySourceError":
+    if error.type == EmptySourceError.__name__:
         cls = EmptySourceException
-    return cls(
-        f"The merge into {target} failed: {message}{suffix} {advice}".rstrip(), condition=condition, sql_state=sql_state
-    )
+    text = f"The merge into {target} failed: {message}{suffix} {advice}".rstrip()
+    return cls(text, condition=condition, sql_state=error.sql_state)
 
 
 def _is_about(target: str, message: str) -> bool:
@@ -131,10 +122,10 @@ def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> 
     return cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
 
 
-def _is_lasting(error: Mapping[str, Any]) -> bool:
-    if error.get("type") in _LASTING_TYPES:
+def _is_lasting(error: JobError) -> bool:
+    if not error.another_try_helps:
         return True
-    state = str(error.get("sql_state") or "")
+    state = error.sql_state or ""
     return state[:2] in _LASTING_CLASSES and state not in _PASSING_STATES
 
 

@@ -20,7 +20,8 @@ from airflow.providers.common.compat.sdk import mask_secret, redact
 
 from airflow_delta_merge.connections.secrets import masked_parts
 from airflow_delta_merge.contract.identity import MergeIdentity
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
+from airflow_delta_merge.contract.outcome import JobOutcome
+from airflow_delta_merge.exceptions import DeltaMergeError, KeeperError, MergeResultError
 from airflow_delta_merge.launch import keeper as application_keeper
 from airflow_delta_merge.launch.keeper import (
     EXIT,
@@ -34,7 +35,8 @@ from airflow_delta_merge.launch.keeper import (
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.spark_log import SparkLog
 from airflow_delta_merge.launch.spark_output import SparkOutput
-from airflow_delta_merge.launch.staging import Staging, each_of, own_folders
+from airflow_delta_merge.launch.staging import Staging, own_folders
+from airflow_delta_merge.launch.started_application import StartedApplication
 
 #: Longest column lineage, in characters of JSON, that goes with the event by which a deferred task goes on.
 LONGEST_LINEAGE = 64 * 1024
@@ -47,26 +49,26 @@ _SECONDS_TO_END = 8.0
 _MOST_BYTES_AT_ONCE = 1 << 20
 
 
-class KeeperError(DeltaMergeError):
-    """The process that is to keep a Spark application could not be started."""
-
-
 @dataclass
-class KeptApplication:
+class KeptApplication(StartedApplication):
     """A Spark application under the care of :mod:`~airflow_delta_merge.launch.keeper`.
 
     :param folder: the merge's staging folder.
+    :param host: the machine on which it was started.
     """
 
     folder: Path
+    host: str = field(default_factory=socket.gethostname)
     output: SparkOutput = field(default_factory=SparkOutput, repr=False)
     _offset: int | None = field(default=None, repr=False)
     _log: SparkLog | None = field(default=None, repr=False)
     _verbose: bool = field(default=False, repr=False)
 
+    kind = "kept"
+    cluster_mode = None
+
     @property
-    def application(self) -> SparkApplication | None:
-        """The Spark application; None until Spark reports it."""
+    def application(self) -> SparkApplication | None:  # type: ignore[override]
         return self.output.application
 
     @classmethod
@@ -122,18 +124,21 @@ class KeptApplication:
             with suppress(OSError, DeltaMergeError):  # gone meanwhile
                 if not (folder / LOCK).exists():
                     continue
-                theirs = MergeIdentity.from_json(Staging(folder).identity.read_text(encoding="utf-8"))
-                if theirs.application_id == identity.application_id:
+                theirs = Staging(folder).read_request().identity
+                if theirs is not None and theirs.application_id == identity.application_id:
                     yield cls(folder), theirs
 
     def to_dict(self) -> dict[str, Any]:
         """How it is found again, in JSON types."""
-        return {"folder": str(self.folder)}
+        return {"kind": self.kind, "folder": str(self.folder), "host": self.host}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KeptApplication:
         """Read what :meth:`to_dict` gave."""
-        return cls(Path(data["folder"]))
+        return cls(Path(data["folder"]), data["host"])
+
+    def __str__(self) -> str:
+        return f"Spark runs on {self.host}; a triggerer there follows it ({self.folder})."
 
     def is_started_as(self, staging: Staging, command: Sequence[str]) -> bool:
         """Whether this was started to do just what ``command`` would do with the files of ``staging``."""
@@ -147,8 +152,7 @@ class KeptApplication:
             return is_locked(self.folder / LOCK)
         return False
 
-    def is_running(self) -> bool:
-        """Whether Spark has not ended yet."""
+    def runs(self) -> bool:
         return not (self.folder / EXIT).exists() and self.is_kept()
 
     def can_still_succeed(self) -> bool:
@@ -157,11 +161,10 @@ class KeptApplication:
             return self.is_kept()
         with suppress(MergeResultError):
             outcome = Staging(self.folder).read_outcome()
-            return outcome is not None and not any("error" in each for each in each_of(outcome))
+            return outcome is not None and not outcome.errors
         return False
 
     def mask_secrets(self) -> None:
-        """Let Airflow mask, in this process too, what it masked where the application was started."""
         with suppress(OSError, ValueError):
             for secret in json.loads((self.folder / _SECRETS).read_text(encoding="utf-8")):
                 mask_secret(secret)
@@ -181,11 +184,13 @@ class KeptApplication:
         self._remember()
         return shown
 
-    def end_of(self, host: str) -> ApplicationEnd | None:
-        """How it has ended; None as long as it runs.
+    def look(self) -> tuple[list[str], ApplicationEnd | None]:
+        has_ended = self.ended() is not None  # before its last lines are read
+        lines = self.follow()
+        return lines, self.ended() if has_ended and not lines else None
 
-        :param host: the machine on which it was started.
-        """
+    def ended(self) -> ApplicationEnd | None:
+        """How it has ended; None as long as it runs."""
         exit_code = None
         try:
             exit_code = json.loads((self.folder / EXIT).read_text(encoding="utf-8"))["exit_code"]
@@ -197,21 +202,14 @@ class KeptApplication:
             outcome = Staging(self.folder).read_outcome()
         except (MergeResultError, PermissionError) as error:
             if isinstance(error, PermissionError):
-                return self._lost(host)
+                return self._lost()
             return ApplicationEnd(error=str(error), exit_code=exit_code, **told)
         if outcome is None and exit_code is None:
-            return self._lost(host)
-        merges = [] if outcome is None else each_of(outcome)
-        for each in merges:
-            # They go into Airflow's database with the event.
-            if "error" in each:
-                each["error"]["message"] = str(redact(each["error"].get("message")))
-            if len(json.dumps(each.get("lineage"))) * len(merges) > LONGEST_LINEAGE:
-                del each["lineage"]
-        return ApplicationEnd(outcome=outcome, exit_code=exit_code, **told)
+            return self._lost()
+        return ApplicationEnd(outcome=outcome and _for_event(outcome), exit_code=exit_code, **told)
 
-    def _lost(self, host: str) -> ApplicationEnd:
-        here = socket.gethostname()
+    def _lost(self) -> ApplicationEnd:
+        here, host = socket.gethostname(), self.host
         if here != host:
             return ApplicationEnd(
                 error=f"Spark was started on {host}, but the triggerer runs on {here} and cannot follow it from there. "
@@ -234,8 +232,7 @@ class KeptApplication:
             application=self.application,
         )
 
-    def end(self) -> None:
-        """End the application, if it still runs, and remove its folder."""
+    def kill(self) -> None:
         with suppress(OSError, ValueError):
             if self.is_kept():
                 # As long as it holds the lock, no other process can have its id.
@@ -285,8 +282,16 @@ class KeptApplication:
                 os.utime(self.folder / FOLLOWED)
 
 
+def _for_event(outcome: JobOutcome) -> JobOutcome:
+    """An outcome as it may go into Airflow's database: masked, and without lineage that is too long."""
+    masked = outcome.with_messages(lambda message: str(redact(message)))
+    length = sum(len(json.dumps(merge.lineage.to_dict())) for merge in masked.merges if merge.lineage is not None)
+    return masked.without_lineage() if length > LONGEST_LINEAGE else masked
+
+
 def _fingerprint(staging: Staging, command: Sequence[str]) -> str:
-    """What a merge is started with, wherever its files lie, as a hash."""
-    parts = [*command, *(path.read_text(encoding="utf-8") for path in staging.inputs() if path.exists())]
+    """What a merge is started with, whatever its folder and its identity, as a hash."""
+    request = staging.read_request().without_identity().to_json()
+    parts = [*command, request, staging.properties.read_text(encoding="utf-8")]
     text = "\0".join(parts).replace(str(staging.folder), "")
     return hashlib.sha256(text.encode()).hexdigest()

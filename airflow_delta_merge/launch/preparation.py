@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from airflow_delta_merge.runtime.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
+    from airflow_delta_merge.contract.request import JobRequest
     from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.launch.staging import Staging
 
@@ -51,6 +53,10 @@ class Preparation:
         return find_connection(self.conn_id)
 
     @cached_property
+    def _policy(self) -> ConnectionPolicy:
+        return ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
+
+    @cached_property
     def settings(self) -> ConnectionSettings:
         """What the connection says beside where Spark runs.
 
@@ -77,7 +83,7 @@ class Preparation:
     def for_merge(
         self,
         staging: Staging,
-        arguments: Sequence[str],
+        request: JobRequest,
         on_application: Callable[[SparkApplication], None] | None = None,
         *,
         parent: str | None = None,
@@ -85,22 +91,24 @@ class Preparation:
     ) -> SparkSubmit:
         """One that merges.
 
-        :param staging: the merge's files; properties are added to them.
-        :param arguments: the job's, beside those that name files.
+        :param staging: the merge's files; the request and properties are added to them.
+        :param request: what the job does, to which the connection's allowed locations are added.
         :param on_application: called when the Spark application has started.
         :param parent: the process with which the job ends, if it runs here; this one by default.
         :param waits: whether it waits for the end of an application whose driver runs on the cluster.
         :raises DeltaMergeError: when anything is missing that it needs.
         """
         submit = self._new(staging, on_application)
+        staging.write_request(replace(request, allowed_locations=self._policy.allowed_locations))
         if submit.is_cluster:
             check_cluster_mode(self.conn_id, submit.master, self.settings)
             if not waits:
                 check_deferrable(self.conn_id, submit.master)
             on_yarn = submit.master.startswith("yarn")
-            submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn, waits=waits))
+            cluster_mode = ClusterMode.of(self.settings, staging, request.identity, on_yarn=on_yarn, waits=waits)
+            submit.send(staging, cluster_mode)
         else:
-            submit.keep_here(staging, arguments, parent or str(os.getpid()))
+            submit.keep_here(staging, parent or str(os.getpid()))
         self._equip(submit, staging)
         return submit
 
@@ -115,10 +123,7 @@ class Preparation:
         return submit
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
-        policy = ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
-        policy.check_conf(self._property_names())
-        if policy.allowed_locations is not None:
-            staging.write_allowed_locations(policy.allowed_locations)
+        self._policy.check_conf(self._property_names())
         return SparkSubmit(
             **self._arguments | {"jars": self._further_jars()},
             py_files=str(staging.py_files),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from airflow_delta_merge.contract.outcome import JobOutcome
 
 # What the job's describe_application writes.
 _TOLD = re.compile(
@@ -42,7 +44,7 @@ class SparkApplication:
 class ApplicationEnd:
     """How a merge's Spark application ended; JSON types by :meth:`to_dict`, for a trigger's event.
 
-    :param outcome: what stands in the job's result file; None when there is none.
+    :param outcome: what the job's result file says; None when there is none.
     :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
     :param reason: why it failed, if it did, as its output tells; masked.
     :param application: the application, if it told of itself.
@@ -51,7 +53,7 @@ class ApplicationEnd:
     :param timed_out: whether it was ended as the task's ``execution_timeout`` had passed.
     """
 
-    outcome: dict[str, Any] | None = None
+    outcome: JobOutcome | None = None
     exit_code: int | None = None
     reason: str = ""
     application: SparkApplication | None = None
@@ -60,9 +62,19 @@ class ApplicationEnd:
     timed_out: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(replace(self, outcome=None)), "outcome": self.outcome and self.outcome.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationEnd:
-        application = data.get("application")
-        return cls(**{**data, "application": SparkApplication(**application) if application else None})
+        """Read what :meth:`to_dict` gave.
+
+        :raises MergeResultError: when the outcome is not one of this release.
+        """
+        application, outcome = data.get("application"), data.get("outcome")
+        return cls(
+            **{
+                **data,
+                "application": SparkApplication(**application) if application else None,
+                "outcome": None if outcome is None else JobOutcome.from_dict(outcome),
+            }
+        )

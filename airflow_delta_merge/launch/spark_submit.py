@@ -21,13 +21,13 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
-from airflow_delta_merge.connections.spark import SparkConnectionError, as_spark_connection, find_connection
+from airflow_delta_merge.connections.spark import as_spark_connection, find_connection
+from airflow_delta_merge.exceptions import ResourceManagerError, SparkConnectionError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.keeper import end_group
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.spark_log import SparkLog
 from airflow_delta_merge.launch.spark_output import SparkOutput
-from airflow_delta_merge.launch.yarn import ResourceManagerError
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
 if TYPE_CHECKING:
@@ -174,22 +174,20 @@ class SparkSubmit(SparkSubmitHook):
         else:
             self._jars = ",".join(filter(None, [*jars, self._jars]))
 
-    def keep_here(self, staging: Staging, arguments: Sequence[str], parent: str) -> None:
+    def keep_here(self, staging: Staging, parent: str) -> None:
         """Have the driver read and write the staged files where they are, and end with the process ``parent``."""
         self._application_args = [
-            *_files_of(staging, str),
+            *("--request", str(staging.request)),
             *("--result", str(staging.result)),
-            *arguments,
             *("--parent-pid", parent),
             *("--staging-folder", str(staging.folder)),
         ]
 
-    def send(self, staging: Staging, arguments: Sequence[str], cluster_mode: ClusterMode) -> None:
-        """Have the staged files travel to a driver on the cluster, which finds them in the folder where it starts."""
+    def send(self, staging: Staging, cluster_mode: ClusterMode) -> None:
+        """Have the request travel to a driver on the cluster, which finds it in the folder where it starts."""
         self.cluster_mode = cluster_mode
-        files = _files_of(staging, lambda path: path.name)
-        self._files = ",".join(str(staging.folder / name) for name in files[1::2])
-        self._application_args = [*files, "--result", cluster_mode.result, *arguments]
+        self._files = str(staging.request)
+        self._application_args = ["--request", staging.request.name, "--result", cluster_mode.result]
 
     def run(self, application: str) -> int:
         """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
@@ -352,10 +350,3 @@ class SparkSubmit(SparkSubmitHook):
             self._on_application(self.application)
         except Exception:  # whoever wants to know is no part of the merge
             self.log.warning("Nobody could be told of Spark application %s.", self.application.id, exc_info=True)
-
-
-def _files_of(staging: Staging, name: Callable[[Path], str]) -> list[str]:
-    """The job's arguments that name what it reads."""
-    optional = {"--identity": staging.identity, "--allowed-locations": staging.allowed_locations}
-    there = {argument: path for argument, path in optional.items() if path.exists()}
-    return [part for argument, path in {"--config": staging.config, **there}.items() for part in (argument, name(path))]

@@ -1,7 +1,7 @@
-"""What travels with one merge: the job, the engine as py-files, the config and Spark's properties.
+"""What travels with one merge: the job, the engine as py-files, the request and Spark's properties.
 
-All of it lies in one private folder per merge, so that neither a config nor a property ever stands on a command line
-or in an environment variable, where every user of the machine could read it.
+One private folder per merge holds all of it, so that neither a request nor a property is ever on a command line or in
+an environment variable, where every user of the machine could read it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,18 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json
 from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.contract.outcome import JobOutcome
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.launch.keeper import LOCK as KEEPER_LOCK
 from airflow_delta_merge.launch.keeper import is_locked
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.contract.identity import MergeIdentity
-
-#: What one job merges.
-Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
 
 #: How the names of the folders begin.
 FOLDER_PREFIX = "airflow_delta_merge_"
@@ -65,16 +60,8 @@ class Staging:
         return self.folder / "airflow_delta_merge.zip"
 
     @property
-    def config(self) -> Path:
-        return self.folder / "config.json"
-
-    @property
-    def identity(self) -> Path:
-        return self.folder / "identity.json"
-
-    @property
-    def allowed_locations(self) -> Path:
-        return self.folder / "allowed_locations.json"
+    def request(self) -> Path:
+        return self.folder / "request.json"
 
     @property
     def temporary(self) -> Path:
@@ -89,32 +76,33 @@ class Staging:
     def result(self) -> Path:
         return self.folder / "result.json"
 
-    def inputs(self) -> list[Path]:
-        """The files that say what to do, apart from who does it; not each merge has them all."""
-        return [self.config, self.properties, self.allowed_locations]
-
     def write(self, name: str, text: str) -> None:
         """Write a file of that name that nobody else can read."""
         _write_private(self.folder / name, text)
 
-    def read_outcome(self) -> dict[str, Any] | None:
-        """What the job told in its result file; None when there is no such file.
-
-        :return: by ``error``, ``result`` or ``plan``; or several of these in the list ``merges``, each with ``target``.
+    def read_outcome(self) -> JobOutcome | None:
+        """The outcome in the job's result file; None when there is no such file.
 
         :raises MergeResultError: when the file is torn.
         """
         try:
-            outcome: Any = json.loads(self.result.read_text(encoding="utf-8"))
+            data: Any = json.loads(self.result.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise MergeResultError(f"The job's result file is not JSON: {error}.") from error
-        if isinstance(outcome, dict):
-            merges = each_of(outcome)
-            if isinstance(merges, list) and all(map(_tells, merges)):
-                return outcome
-        raise MergeResultError("The job's result file holds neither a result nor an error.")
+        return JobOutcome.from_dict(data)
+
+    def write_request(self, request: JobRequest) -> None:
+        """Write what the job is asked to do."""
+        _write_private(self.request, request.to_json())
+
+    def read_request(self) -> JobRequest:
+        """Read what :meth:`write_request` wrote.
+
+        :raises MergeConfigError: when it is no request of this release.
+        """
+        return JobRequest.from_json(self.request.read_text(encoding="utf-8"))
 
     def write_result_fetcher(self) -> Path:
         """Write the application that brings the result of a driver on a cluster, and return where it is."""
@@ -127,32 +115,15 @@ class Staging:
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
         _write_private(self.properties, "".join(lines))
 
-    def write_allowed_locations(self, locations: Sequence[str]) -> None:
-        """Write under which locations all files of the merge have to lie."""
-        _write_private(self.allowed_locations, json.dumps(list(locations)))
-
-
-def each_of(outcome: Mapping[str, Any]) -> Any:
-    """What became of each merge of a job, be it one or several."""
-    return outcome.get("merges", [outcome])
-
-
-def _tells(outcome: Any) -> bool:
-    """Whether this is what became of one merge."""
-    if not isinstance(outcome, dict):
-        return False
-    told = [outcome[kind] for kind in ("error", "result", "plan") if kind in outcome]
-    return isinstance(told[0], dict) if told else isinstance(outcome.get("skipped"), str)
-
 
 @contextmanager
-def staged(merges: Merges | None, identity: MergeIdentity | None = None) -> Iterator[Staging]:
+def staged() -> Iterator[Staging]:
     """A private folder as :func:`stage` makes it; it is removed at the end.
 
     Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
     the next merge on this machine does.
     """
-    staging = stage(merges, identity)
+    staging = stage()
     try:
         with _owned(staging.folder):
             yield staging
@@ -192,11 +163,8 @@ def _is_abandoned(folder: Path) -> bool:
     return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
-def stage(merges: Merges | None, identity: MergeIdentity | None = None) -> Staging:
-    """A private folder with the job, the engine, ``merges`` and ``identity``, which the caller removes.
-
-    :param merges: None when nothing is merged, but a result fetched.
-    """
+def stage() -> Staging:
+    """A private folder with the job and the engine, which the caller removes."""
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     try:
@@ -205,10 +173,6 @@ def stage(merges: Merges | None, identity: MergeIdentity | None = None) -> Stagi
         # package's own modules would be taken for top-level ones.
         _write_private(staging.application, (PACKAGE / "job" / "application.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
-        if merges is not None:
-            _write_private(staging.config, to_json(merges))
-        if identity is not None:
-            _write_private(staging.identity, identity.to_json())
         staging.temporary.mkdir(mode=0o700)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_delta_merge.exceptions import ResourceManagerError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError, YarnApplication
+from airflow_delta_merge.launch.started_application import StartedApplication
+from airflow_delta_merge.launch.yarn import ResourceManager, YarnApplication
 
 #: How long a ResourceManager may be silent: longer than one takes to restart.
 SILENCE_SECONDS = 300.0
@@ -44,7 +46,7 @@ class _Patience:
 
 
 @dataclass
-class SubmittedApplication:
+class SubmittedApplication(StartedApplication):
     """A Spark application that YARN runs, without a process of ours.
 
     :param cluster_mode: how it was submitted, so by what it is found.
@@ -52,6 +54,8 @@ class SubmittedApplication:
     :ivar end: how it ended; None as long as it hasn't. Its result is yet to be fetched, and goes before ``error``,
         which says why there may be none.
     """
+
+    kind = "submitted"
 
     cluster_mode: ClusterMode
     application: SparkApplication | None = None
@@ -63,6 +67,7 @@ class SubmittedApplication:
     def to_dict(self) -> dict[str, Any]:
         """How it is found again, in JSON types and without secrets."""
         return {
+            "kind": self.kind,
             "cluster_mode": self.cluster_mode.to_dict(),
             "application": asdict(self.application) if self.application else None,
         }
@@ -72,6 +77,10 @@ class SubmittedApplication:
         """Read what :meth:`to_dict` gave."""
         application = data["application"]
         return cls(ClusterMode.from_dict(data["cluster_mode"]), application and SparkApplication(**application))
+
+    def __str__(self) -> str:
+        name = self.application.id if self.application else self.cluster_mode.submission
+        return f"Spark runs on YARN, as {name}; a triggerer follows it there."
 
     def follow(self) -> list[str]:
         """Ask YARN for it once, and return in sentences what is new."""
@@ -88,10 +97,19 @@ class SubmittedApplication:
         self._answer.missing_since = None
         return news + (self._not_known() if found is None else self._heard_of(found))
 
+    def look(self) -> tuple[list[str], ApplicationEnd | None]:
+        return self.follow(), self.end
+
+    def runs(self) -> bool:
+        return self.end is None
+
+    def mask_secrets(self) -> None:
+        """Nothing to do: YARN knows none."""
+
     def kill(self) -> None:
         """Have YARN kill it, if it runs; its containers end within seconds.
 
-        :raises ResourceManagerError: when YARN can't be told, even if it is tried again for some seconds.
+        :raises ResourceManagerError: when YARN can't be asked, even if it is tried again for some seconds.
         """
         deadline = time.monotonic() + _SECONDS_TO_KILL
         while True:

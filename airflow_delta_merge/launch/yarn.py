@@ -14,17 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import ResourceManagerError
 
 _STATES_BEFORE_THE_END = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _TIMEOUT_SECONDS = 3.0  # Airflow's supervisor gives a killed task five
 _SECONDS_TO_END = 60.0
 _SECONDS_BETWEEN_LOOKS = 0.5
 _LONGEST_DIAGNOSTICS = 300
-
-
-class ResourceManagerError(DeltaMergeError):
-    """The ResourceManager doesn't answer, or refuses."""
 
 
 @dataclass(frozen=True, kw_only=True)

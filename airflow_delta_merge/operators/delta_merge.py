@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -56,15 +55,12 @@ from airflow_delta_merge.operators.rendering import rendered_without_run, with_m
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.triggers.base import BaseTrigger
 
     from airflow_delta_merge.contract.identity import MergeIdentity
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-    from airflow_delta_merge.launch.kept_application import KeptApplication
     from airflow_delta_merge.launch.spark_application import SparkApplication
-    from airflow_delta_merge.launch.submitted_application import SubmittedApplication
     from airflow_delta_merge.patterns import Pattern
 
 
@@ -421,21 +417,30 @@ class DeltaMergeOperator(BaseOperator):
         lineage: bool,
     ) -> NoReturn:
         """Start the merge, and leave this worker until it has ended."""
-        merges = configs[0] if self.merges is None else configs
-        started = self.hook.start(
-            merges,
+        from airflow_delta_merge.contract.request import JobRequest
+        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
+
+        request = JobRequest(
+            merges=configs[0] if self.merges is None else configs,
             identity=identity,
             max_commit_attempts=self.max_commit_attempts,
             lineage=lineage,
-            on_application=partial(self._link_application, context),
         )
+        started = self.hook.start(request, on_application=partial(self._link_application, context))
+        if started.application is not None:
+            # Airflow stores the links when a task is deferred, too.
+            address = address_while_running(history_server_url, started.application)
+            self.link_addresses[SparkApplicationLink().xcom_key] = address
+        self.log.info("%s", started)
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
             # The trigger ends Spark in time; Airflow's own timeout is for want of a triggerer.
             deadline, timeout = ends.timestamp(), ends - datetime.now(UTC) + _TIME_FOR_TRIGGER
         self.defer(
-            trigger=self._trigger(started, deadline, history_server_url),
+            trigger=DeltaMergeTrigger(
+                started=started.to_dict(), deadline=deadline, history_server_url=history_server_url
+            ),
             method_name="execute_complete",
             kwargs={
                 "started": started.to_dict(),
@@ -444,28 +449,6 @@ class DeltaMergeOperator(BaseOperator):
                 "exactly_once": identity is not None,
             },
             timeout=timeout,
-        )
-
-    def _trigger(
-        self, started: KeptApplication | SubmittedApplication, deadline: float | None, history_server_url: str | None
-    ) -> BaseTrigger:
-        """What follows the Spark application in the triggerer."""
-        from airflow_delta_merge.launch.kept_application import KeptApplication
-        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger, YarnMergeTrigger
-
-        if not isinstance(started, KeptApplication):
-            name = started.cluster_mode.submission
-            if started.application is not None:
-                name = started.application.id
-                # Airflow stores the links when a task is deferred, too.
-                address = address_while_running(history_server_url, started.application)
-                self.link_addresses[SparkApplicationLink().xcom_key] = address
-            self.log.info("Spark runs on YARN, as %s; a triggerer follows it there.", name)
-            return YarnMergeTrigger(**started.to_dict(), deadline=deadline)
-        host = socket.gethostname()
-        self.log.info("Spark runs on %s; a triggerer there follows it (%s).", host, started.folder)
-        return DeltaMergeTrigger(
-            **started.to_dict(), host=host, deadline=deadline, history_server_url=history_server_url
         )
 
     def execute_complete(
@@ -486,14 +469,14 @@ class DeltaMergeOperator(BaseOperator):
         :param on_empty_source: what a source without rows meant to it, if it was a single one.
         :param exactly_once: whether it had an identity.
         """
-        from airflow_delta_merge.launch.errors import target_or_number, timed_out
-        from airflow_delta_merge.launch.kept_application import KeptApplication
+        from airflow_delta_merge.launch.applications import application_of
+        from airflow_delta_merge.launch.errors import raised_for_airflow, target_or_number, timed_out
         from airflow_delta_merge.launch.spark_application import ApplicationEnd
-        from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 
         with kept_at_the_end(self, context):
-            kind = KeptApplication if "folder" in started else SubmittedApplication
-            end = self.hook.finish(kind.from_dict(started), ApplicationEnd.from_dict(event))
+            with raised_for_airflow():
+                end = ApplicationEnd.from_dict(event)
+            end = self.hook.finish(application_of(started), end)
             merged = [MergeTarget.of(target) for target in targets]
             names = target_or_number(merged)
             if end.application is not None:

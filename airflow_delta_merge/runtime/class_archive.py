@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import ClassArchiveError, DeltaMergeError
 from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
 from airflow_delta_merge.runtime.java import check_java
 from airflow_delta_merge.runtime.spark_home import SparkHome
@@ -54,10 +54,6 @@ _SOURCE = "SELECT id, DATE'2026-01-01' + CAST(id % 2 AS INT) AS day, CAST(id AS 
 _SETTINGS = ("spark.deltaMerge.smallMergeBytes",)
 
 log = logging.getLogger(__name__)
-
-
-class ClassArchiveError(DeltaMergeError):
-    """The archive could not be made."""
 
 
 def archive_path(java_version: int) -> Path:
@@ -151,9 +147,9 @@ def _run_telling_progress(command: list[str], environment: Mapping[str, str]) ->
 def merge_for_classes(folder: str) -> None:
     """Merge into tables in ``folder``, so that all that a merge needs is loaded."""
     from airflow_delta_merge import engine
-    from airflow_delta_merge.job import application as job
+    from airflow_delta_merge.job.session import start_session
 
-    spark: SparkSession = job.start_session()
+    spark: SparkSession = start_session()
     try:
         source = f"{folder}/source"
         _tell("Spark runs.")

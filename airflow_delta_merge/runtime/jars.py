@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import DeltaJarsError, DeltaMergeError
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
 DELTA_VERSION = "4.4.0"
@@ -41,10 +41,6 @@ _SECONDS_FOR_A_LOOK = 10
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
-
-
-class DeltaJarsError(DeltaMergeError):
-    """Delta's jars, or those of a store's driver, are not on this machine and could not be fetched."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import JavaError
 
 SUPPORTED_VERSIONS = (17, 21)
 
@@ -16,10 +16,6 @@ _FIX = (
     "Install Java 17 or 21 (e.g. `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`) and have "
     "JAVA_HOME name its folder, or `java` be on the PATH."
 )
-
-
-class JavaError(DeltaMergeError):
-    """Java is missing, doesn't start, or has a version that Spark and Delta don't run on."""
 
 
 def check_java() -> tuple[str, int]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_delta_merge.runtime.jars import DeltaJarsError, Jar, fetched, have
+from airflow_delta_merge.exceptions import DeltaJarsError
+from airflow_delta_merge.runtime.jars import Jar, fetched, have
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
 HADOOP_VERSION = "3.5.0"

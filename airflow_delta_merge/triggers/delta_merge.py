@@ -1,23 +1,20 @@
-"""The triggers behind a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
+"""The trigger behind a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import TaskInstanceState, XCom
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.exceptions import ResourceManagerError
+from airflow_delta_merge.launch.applications import application_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
-from airflow_delta_merge.launch.submitted_application import SubmittedApplication
-from airflow_delta_merge.launch.yarn import ResourceManagerError
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
 
 _SECONDS_BETWEEN_LOOKS = 2.0
@@ -26,40 +23,34 @@ _SECONDS_BEFORE_EVENT = 5.0
 _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
 
 
-class _ApplicationTrigger(BaseTrigger, ABC):
+class DeltaMergeTrigger(BaseTrigger):
     """Follows a merge's Spark application, and fires when it has ended; the event says how.
 
-    Another triggerer can go on at any time, where this one was. When a user clears or marks the task, or deletes its
-    run, the application is ended.
+    Another triggerer can go on at any time where this one was: any other one for an application on YARN, one on the
+    same machine for a driver that runs there. When a user clears or marks the task, or deletes its run, the application
+    is ended.
 
+    :param started: how the application is found again, as its ``to_dict`` gives it; Airflow keeps it in its database.
     :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
         ``execution_timeout`` is over; None when it has none.
+    :param history_server_url: for the link to the application.
     """
 
-    def __init__(self, *, deadline: float | None) -> None:
+    def __init__(
+        self, *, started: Mapping[str, Any], deadline: float | None = None, history_server_url: str | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.started = dict(started)
         self.deadline = deadline
-
-    @abstractmethod
-    def _arguments(self) -> dict[str, Any]:
-        """What it is made with; no secret, as it is kept in Airflow's database."""
-
-    @abstractmethod
-    async def _look(self) -> ApplicationEnd | None:
-        """Pass on what is new; how the application has ended when there is nothing more to pass on."""
-
-    @abstractmethod
-    def _runs(self) -> bool:
-        """Whether the application is there to be ended, as far as that is known."""
-
-    @abstractmethod
-    async def _end(self) -> ApplicationEnd | None:
-        """End the application and return what is known of it; None when that wasn't possible."""
+        self.history_server_url = history_server_url
+        self._application = application_of(started)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{type(self).__module__}.{type(self).__qualname__}", {**self._arguments(), "deadline": self.deadline}
+        arguments = {name: getattr(self, name) for name in ("started", "deadline", "history_server_url")}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        await asyncio.to_thread(self._application.mask_secrets)
         not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
         # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
         with suppress(Exception):
@@ -80,74 +71,42 @@ class _ApplicationTrigger(BaseTrigger, ABC):
                 return
         except Exception:
             self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
-        await self._end_and_say("the task was cleared or marked, or its run deleted, while Spark ran")
+        await self._kill("the task was cleared or marked, or its run deleted, while Spark ran")
 
     async def _look_in_time(self) -> ApplicationEnd | None:
         end = await self._look()
         if end is None and self.deadline is not None and time.time() > self.deadline:
-            ended = await self._end_and_say("the task's execution_timeout is over")
+            ended = await self._kill("the task's execution_timeout is over")
             return ended and replace(ended, timed_out=True)
         return end
 
-    async def _end_and_say(self, why: str) -> ApplicationEnd | None:
-        """End the application and clear up; say so before, if it is there to be ended: Airflow may not wait for it."""
-        if await asyncio.to_thread(self._runs):
-            self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
-        return await self._end()
-
-    async def _is_deferred(self) -> bool:
-        """Whether Airflow still has the task as deferred: then nobody wanted its end."""
-        ti: Any = self.task_instance
-        return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
-
-
-class DeltaMergeTrigger(_ApplicationTrigger):
-    """Follows a merge's Spark application whose driver runs on this machine, and fires when it has ended.
-
-    What Spark prints goes into the task's log. Another triggerer on this machine can go on at any time, where this one
-    was. When a user clears or marks the task, or deletes its run, the application is ended.
-
-    :param folder: the merge's staging folder.
-    :param host: the machine on which Spark was started.
-    :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
-        ``execution_timeout`` is over; None when it has none.
-    :param history_server_url: for the link to the application.
-    """
-
-    def __init__(
-        self, *, folder: str, host: str, deadline: float | None = None, history_server_url: str | None = None
-    ) -> None:
-        super().__init__(deadline=deadline)
-        self.folder = folder
-        self.host = host
-        self.history_server_url = history_server_url
-        self._kept = KeptApplication(Path(folder))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"folder": self.folder, "host": self.host, "history_server_url": self.history_server_url}
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        await asyncio.to_thread(self._kept.mask_secrets)
-        async for event in super().run():
-            yield event
-
     async def _look(self) -> ApplicationEnd | None:
-        known = self._kept.application
-        end = await asyncio.to_thread(self._kept.end_of, self.host)
-        while lines := await asyncio.to_thread(self._kept.follow):
+        """Pass on what is new; how the application has ended when there is nothing more to pass on."""
+        known = self._application.application
+        lines, end = await asyncio.to_thread(self._application.look)
+        while lines:
             for line in lines:
                 self.log.info("%s", line)
-        if self._kept.application is not None and self._kept.application != known:
-            await self._link(self._kept.application)
-        # Now with its last line.
-        return None if end is None else await asyncio.to_thread(self._kept.end_of, self.host)
+            if end is not None:
+                break
+            lines, end = await asyncio.to_thread(self._application.look)
+        if self._application.application is not None and self._application.application != known:
+            await self._link(self._application.application)
+        return end
 
-    def _runs(self) -> bool:
-        return self._kept.is_running()
+    async def _kill(self, why: str) -> ApplicationEnd | None:
+        """End the application and clear up; what is known of it, or None when it could not be ended.
 
-    async def _end(self) -> ApplicationEnd | None:
-        await asyncio.to_thread(self._kept.end)
-        return ApplicationEnd(application=self._kept.application)
+        The log says so before, if it is there to be ended: Airflow may not wait for it.
+        """
+        if await asyncio.to_thread(self._application.runs):
+            self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
+        try:
+            await asyncio.to_thread(self._application.kill)
+        except ResourceManagerError as error:
+            self.log.warning("The Spark application could not be ended: %s", error)
+            return None
+        return ApplicationEnd(application=self._application.application)
 
     async def _link(self, application: SparkApplication) -> None:
         ti: Any = self.task_instance
@@ -167,51 +126,10 @@ class DeltaMergeTrigger(_ApplicationTrigger):
         except Exception:  # a link is no part of the merge
             self.log.warning("The link to Spark application %s could not be stored.", application.id, exc_info=True)
 
-
-class YarnMergeTrigger(_ApplicationTrigger):
-    """Follows a merge's Spark application whose driver runs on YARN, by YARN's REST API, and fires when it has ended.
-
-    It runs on any machine that reaches the ResourceManager. What the driver prints stands in its log on the cluster;
-    the task's log has the states by which YARN calls the application. When a user clears or marks the task, or deletes
-    its run, the application is killed through YARN.
-
-    :param cluster_mode: the parameters of :class:`~airflow_delta_merge.launch.cluster_mode.ClusterMode`.
-    :param application: the known parameters of
-        :class:`~airflow_delta_merge.launch.spark_application.SparkApplication`.
-    :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
-        ``execution_timeout`` is over; None when it has none.
-    """
-
-    def __init__(
-        self,
-        *,
-        cluster_mode: Mapping[str, Any],
-        application: Mapping[str, Any] | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        super().__init__(deadline=deadline)
-        self.cluster_mode = dict(cluster_mode)
-        self.application = dict(application) if application else None
-        self._submitted = SubmittedApplication.from_dict(self._arguments())
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"cluster_mode": self.cluster_mode, "application": self.application}
-
-    async def _look(self) -> ApplicationEnd | None:
-        for line in await asyncio.to_thread(self._submitted.follow):
-            self.log.info("%s", line)
-        return self._submitted.end
-
-    def _runs(self) -> bool:
-        return self._submitted.end is None
-
-    async def _end(self) -> ApplicationEnd | None:
-        try:
-            await asyncio.to_thread(self._submitted.kill)
-        except ResourceManagerError as error:
-            self.log.warning("The Spark application could not be ended: %s", error)
-            return None
-        return ApplicationEnd(application=self._submitted.application)
+    async def _is_deferred(self) -> bool:
+        """Whether Airflow still has the task as deferred: then nobody wanted its end."""
+        ti: Any = self.task_instance
+        return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
 
 
 def _states(ti: Any) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
 from airflow_delta_merge.connections.azure import AzureAccess
-from airflow_delta_merge.connections.fields import StoreAccessError
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
+from airflow_delta_merge.exceptions import StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.runtime.store_drivers import ABFS

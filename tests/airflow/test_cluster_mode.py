@@ -15,11 +15,13 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.exceptions import ResourceManagerError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.staging import staged
-from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError
+from airflow_delta_merge.launch.yarn import ResourceManager
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
@@ -97,7 +99,7 @@ def test_a_merge_that_cannot_be_deferred_does_not_start(
     monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
     define(master, extra)
     with pytest.raises(DeltaMergeException, match=sentence):
-        DeltaMergeHook(conn_id="lake").start(CONFIG, identity=WHO)
+        DeltaMergeHook(conn_id="lake").start(JobRequest(merges=CONFIG, identity=WHO))
 
 
 def test_a_missing_resource_manager_is_reported() -> None:
@@ -121,10 +123,9 @@ def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
     tag = f"airflow_delta_merge_{hashlib.sha256(WHO.application_id.encode()).hexdigest()[:32]}"
     given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
     result = f"hdfs:///airflow/results/{tag}/{folder.name}.json"
-    assert given == ["--config", "config.json", "--identity", "identity.json", "--result", result]
+    assert given == ["--request", "request.json", "--result", result]
     conf = understood["conf"]
-    files = [f"{folder.as_uri()}/{name}.json" for name in ("config", "identity")]
-    assert conf["spark.yarn.dist.files"].split(",") == files
+    assert conf["spark.yarn.dist.files"] == f"{folder.as_uri()}/request.json"
     assert conf["spark.submit.pyFiles"].endswith("airflow_delta_merge.zip")
     assert "delta-spark_4.2_2.13-4.4.0.jar" in conf["spark.yarn.dist.jars"]
     assert conf["spark.yarn.tags"] == f"mine,{tag},{folder.name}"
@@ -141,10 +142,10 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch
     told = understood["arguments"]
     assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
     given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
-    assert given[:4] == ["--config", "config.json", "--identity", "identity.json"]
-    assert given[5].startswith("s3a://bucket/results/airflow_delta_merge_")
+    assert given[:3] == ["--request", "request.json", "--result"]
+    assert given[3].startswith("s3a://bucket/results/airflow_delta_merge_")
     conf = understood["conf"]
-    assert conf["spark.files"].split(",") == [f"{folder.as_uri()}/{name}.json" for name in ("config", "identity")]
+    assert conf["spark.files"] == f"{folder.as_uri()}/request.json"
     assert conf["spark.submit.pyFiles"].endswith("airflow_delta_merge.zip")
     assert conf["spark.kubernetes.namespace"] == "spark"
     assert conf["spark.kubernetes.driver.pod.name"] == f"{folder.name.replace('_', '-')}-driver"
@@ -153,8 +154,10 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch
 
 def understand(conf: dict[str, str]) -> tuple[Path, dict[str, Any]]:
     """The staging folder of a merge with the connection ``lake``, and what Spark makes of its command."""
-    with staged(CONFIG, WHO) as staging:
-        submit = DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, [])
+    with staged() as staging:
+        submit = DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(
+            staging, JobRequest(merges=CONFIG, identity=WHO)
+        )
         command = submit.command(str(staging.application))
         assert "s3cr3t" not in " ".join(command)
         environment = os.environ | {"HADOOP_CONF_DIR": str(staging.folder)}

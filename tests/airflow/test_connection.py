@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import SparkConnectionError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -66,8 +68,8 @@ def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
     define({}, host="yarn")
     who = {"yarn_queue": "etl", "keytab": "/etc/etl.keytab", "principal": "etl@LAKE", "proxy_user": "ada"}
     merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **who)
-    with staged(CONFIG) as staging:
-        command = merge.hook.preparation.for_merge(staging, []).command("job.py")
+    with staged() as staging:
+        command = merge.hook.preparation.for_merge(staging, JobRequest(merges=CONFIG)).command("job.py")
     told = {option: command[command.index(option) + 1] for option in ("--queue", "--keytab", "--principal")}
     assert told == {"--queue": "etl", "--keytab": "/etc/etl.keytab", "--principal": "etl@LAKE"}
     assert command[command.index("--proxy-user") + 1] == "ada"
@@ -76,8 +78,8 @@ def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
 def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_line(define: Define) -> None:
     define({"conf": CONF, "jars": "/of/connection.jar", "namespace": "not-of-kubernetes"}, host="local[1]")
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.sql.catalog.lake": "of the task"})
-    with staged(CONFIG) as staging:
-        submit = hook.preparation.for_merge(staging, [])
+    with staged() as staging:
+        submit = hook.preparation.for_merge(staging, JobRequest(merges=CONFIG))
         command = " ".join(submit._build_spark_submit_command(str(staging.application)))
         properties = staging.properties.read_text().splitlines()
         mode = staging.properties.stat().st_mode & 0o777

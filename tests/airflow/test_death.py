@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
@@ -63,12 +63,16 @@ def merge(table: Path) -> MergeResult:
 
 
 def start(table: Path, identity: MergeIdentity = WHO, **conf: str) -> KeptApplication:
-    return DeltaMergeHook(conf=SPARK | conf, spark_binary=str(SUBMIT)).start(config(table), identity=identity)
+    started = DeltaMergeHook(conf=SPARK | conf, spark_binary=str(SUBMIT)).start(
+        JobRequest(merges=config(table), identity=identity)
+    )
+    assert isinstance(started, KeptApplication)
+    return started
 
 
 def end_of(kept: KeptApplication) -> ApplicationEnd:
     """Follow an application to its end, as a triggerer does."""
-    trigger = DeltaMergeTrigger(folder=str(kept.folder), host=socket.gethostname())
+    trigger = DeltaMergeTrigger(started=kept.to_dict())
     return ApplicationEnd.from_dict(asyncio.run(anext(trigger.run())).payload)
 
 
@@ -93,7 +97,7 @@ def test_the_task_dies(table: Path, folder: Path) -> None:
     code += "tempfile.tempdir = sys.argv[2]; merge(Path(sys.argv[1]))"
     command = [sys.executable, "-c", code, str(table), str(folder / "temporary")]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=dict(os.environ)) as task:
-        wait_until(lambda: any("_job.py --config" in each and "java" not in each[:9] for each in left(folder)), 120)
+        wait_until(lambda: any("_job.py --request" in each and "java" not in each[:9] for each in left(folder)), 120)
         task.kill()
     wait_until(lambda: left(folder) == [], 10)
     result = merge(table)
@@ -115,7 +119,7 @@ def test_the_next_try_finds_the_application_that_a_deferred_one_has_left(table: 
     result = DeltaMergeHook().result_of(end, str(table), exactly_once=True)
     assert (result.already_committed, result.version, applied(table)) == (False, 1, 1)
     assert len((folder / "r.-1" / "submits").read_text().split()) == 1
-    first.end()
+    first.kill()
     wait_until(lambda: left(folder) == [], 30)
 
 
@@ -135,7 +139,7 @@ def test_an_application_of_another_execution_or_with_other_settings_is_ended(
     second = start(table, who, **conf)
     assert not first.is_kept()
     assert {str(second.folder)} == {path for path in left(folder) if path.startswith(str(folder))}
-    second.end()
+    second.kill()
     # A keeper that was told to end has let go of its lock, and is gone a moment later.
     wait_until(lambda: left(folder) == [], 30)
 

@@ -19,7 +19,10 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_delta_merge.config import when_matched_update_all
 from airflow_delta_merge.contract.lineage import TARGET, ColumnInput, ColumnLineage
+from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutcome
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import EmptySourceError, MergeExecutionError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
@@ -31,7 +34,11 @@ RESULT = MergeResult(
     table="/lake/t", version_read=1, version=2, executor="E", executor_reason="why", num_updated_rows=3
 )
 APPLICATION = SparkApplication("app-1", "http://driver:4040", event_log=True)
-FINISHED = ApplicationEnd(outcome={"result": RESULT.to_dict()}, exit_code=0, application=APPLICATION)
+DONE = MergeOutcome(target="t", result=RESULT)
+FINISHED = ApplicationEnd(outcome=JobOutcome(merges=(DONE,)), exit_code=0, application=APPLICATION)
+
+EMPTY = JobOutcome(error=JobError.of(EmptySourceError("The source has no rows.")))
+COLUMN = JobOutcome(error=JobError.of(MergeExecutionError("No.", condition="UNRESOLVED_COLUMN", sql_state="42703")))
 
 
 def operator(**arguments: Any) -> DeltaMergeOperator:
@@ -71,8 +78,8 @@ def test_it_comes_back_with_the_result(tmp_path: Path, monkeypatch: pytest.Monke
 def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def start(*_: Any, lineage: bool, **__: Any) -> KeptApplication:
-        asked.append(lineage)
+    def start(_: DeltaMergeHook, request: JobRequest, **__: Any) -> KeptApplication:
+        asked.append(request.lineage)
         return KeptApplication(tmp_path / "none")
 
     for transport in ("{}", "{broken", '{"type": "console"}'):
@@ -83,16 +90,17 @@ def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monke
     assert asked == [False, False, True]
 
     columns = ColumnLineage(columns={"id": "int"}, tables=(), inputs={}, rows=(ColumnInput(TARGET, "id", "JOIN"),))
-    outcome = {"result": RESULT.to_dict(), "lineage": columns.to_dict()}
-    returned, merge = resumed(caught.value, replace(FINISHED, outcome=outcome))
+    with_columns = replace(FINISHED, outcome=JobOutcome(merges=(replace(DONE, lineage=columns),)))
+    returned, merge = resumed(caught.value, with_columns)
     assert returned == RESULT.to_dict()
     told = merge.get_openlineage_facets_on_complete(None)
     assert told is not None
     (decides,) = told.outputs[0].facets["columnLineage"].dataset
     assert (decides.namespace, decides.name, decides.field) == ("file", "/lake/t", "id")
 
-    broken = replace(FINISHED, outcome={**outcome, "lineage": {"columns": {}}})
-    returned, _ = resumed(caught.value, broken)
+    broken = with_columns.to_dict()
+    broken["outcome"]["merges"][0]["lineage"] = {"columns": {}}
+    returned, _ = resumed(caught.value, ApplicationEnd.from_dict(broken))
     assert returned == RESULT.to_dict()
 
 
@@ -101,12 +109,12 @@ def test_several_merges_come_back_with_their_results(tmp_path: Path, monkeypatch
     merge = {"target": "/lake/t", "source": "SELECT 1 AS id", "on": ["id"], "clauses": [when_matched_update_all()]}
     arguments = {**parts, "merges": [merge, {**merge, "target": "/lake/u"}]}
     leave = deferred(tmp_path / "none", monkeypatch, **arguments)
-    done, skipped = {"target": "t", "result": RESULT.to_dict()}, {"target": "u", "skipped": "No rows."}
-    returned, _ = resumed(leave, replace(FINISHED, outcome={"merges": [done, skipped]}), **arguments)
+    skipped = MergeOutcome(target="u", skipped="No rows.")
+    returned, _ = resumed(leave, replace(FINISHED, outcome=JobOutcome(merges=(DONE, skipped))), **arguments)
     assert returned == [RESULT.to_dict(), None]
     with pytest.raises(DeltaMergeException, match="The merge into 2 tables was not completed: It is gone"):
         resumed(leave, ApplicationEnd(error="It is gone."), **arguments)
-    failed = {"merges": [done, {"target": "u", **COLUMN}]}
+    failed = JobOutcome(merges=(DONE, MergeOutcome(target="u", error=COLUMN.error)))
     with pytest.raises(AirflowFailException, match=r"1 of 2 merges failed; the others are done.\nThe merge into u"):
         resumed(leave, replace(FINISHED, outcome=failed, exit_code=1), **arguments)
 
@@ -119,10 +127,6 @@ def test_the_trigger_knows_when_the_time_is_over(tmp_path: Path, monkeypatch: py
     assert timedelta(seconds=150) < leave.timeout <= timedelta(seconds=160)
     with pytest.raises(AirflowTaskTimeout, match="within the task's execution_timeout"):
         resumed(leave, ApplicationEnd(timed_out=True))
-
-
-EMPTY = {"error": {"type": "EmptySourceError", "message": "The source has no rows."}}
-COLUMN = {"error": {"type": "MergeExecutionError", "condition": "UNRESOLVED_COLUMN", "sql_state": "42703"}}
 
 
 @pytest.mark.parametrize(

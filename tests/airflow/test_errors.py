@@ -3,41 +3,62 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from py4j.protocol import Py4JNetworkError
 
+from airflow_delta_merge.contract.outcome import JobError
+from airflow_delta_merge.exceptions import (
+    BadRowsError,
+    EmptySourceError,
+    MergeConfigError,
+    MergeConflictError,
+    MergeExecutionError,
+    MergeGuardError,
+    NullKeysError,
+    StaleMergeError,
+)
 from airflow_delta_merge.launch.errors import error_of_exit, error_of_job, error_of_loss
 
 
+def reported(condition: str, message: str) -> JobError:
+    """What the job reports of an error that Spark or Delta raised."""
+    return JobError(type="AnalysisException", message=message, condition=condition, sql_state="42P01")
+
+
 @pytest.mark.parametrize(
-    ("type_", "condition", "sql_state", "lasting"),
+    ("error_class", "condition", "sql_state", "lasting"),
     [
-        ("MergeConfigError", None, None, True),
-        ("NotImplementedError", None, None, True),
-        ("MergeGuardError", None, None, True),
-        ("EmptySourceError", None, None, True),
-        ("BadRowsError", None, None, True),
-        ("NullKeysError", None, None, True),
-        ("StaleMergeError", None, None, True),
-        ("MergeExecutionError", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", True),
-        ("MergeExecutionError", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", True),
-        ("MergeExecutionError", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "21506", True),
-        ("MergeExecutionError", "CAST_INVALID_INPUT", "22018", True),
-        ("MergeExecutionError", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "23001", True),
-        ("MergeExecutionError", "DELTA_ONLY_OPERATION", "0AKDD", True),
-        ("MergeExecutionError", "USER_RAISED_EXCEPTION", "P0001", True),
+        (MergeConfigError, None, None, True),
+        (NotImplementedError, None, None, True),
+        (MergeGuardError, None, None, True),
+        (EmptySourceError, None, None, True),
+        (BadRowsError, None, None, True),
+        (NullKeysError, None, None, True),
+        (StaleMergeError, None, None, True),
+        (MergeConflictError, None, None, False),
+        (MergeExecutionError, "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", True),
+        (MergeExecutionError, "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", True),
+        (MergeExecutionError, "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", "21506", True),
+        (MergeExecutionError, "CAST_INVALID_INPUT", "22018", True),
+        (MergeExecutionError, "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "23001", True),
+        (MergeExecutionError, "DELTA_ONLY_OPERATION", "0AKDD", True),
+        (MergeExecutionError, "USER_RAISED_EXCEPTION", "P0001", True),
         # A table or a path may still come to be.
-        ("MergeExecutionError", "TABLE_OR_VIEW_NOT_FOUND", "42P01", False),
-        ("MergeExecutionError", "PATH_NOT_FOUND", "42K03", False),
-        ("MergeExecutionError", "DELTA_CONCURRENT_APPEND", "2D521", False),
-        ("MergeExecutionError", "FAILED_READ_FILE", "KD001", False),
-        ("MergeExecutionError", None, None, False),
-        ("Py4JNetworkError", None, None, False),
+        (MergeExecutionError, "TABLE_OR_VIEW_NOT_FOUND", "42P01", False),
+        (MergeExecutionError, "PATH_NOT_FOUND", "42K03", False),
+        (MergeExecutionError, "DELTA_CONCURRENT_APPEND", "2D521", False),
+        (MergeExecutionError, "FAILED_READ_FILE", "KD001", False),
+        (MergeExecutionError, None, None, False),
+        (Py4JNetworkError, None, None, False),
     ],
 )
-def test_another_try_makes_sense(type_: str, condition: str | None, sql_state: str | None, lasting: bool) -> None:
-    error = error_of_job({"type": type_, "condition": condition, "sql_state": sql_state, "message": "What."}, "`t`")
+def test_another_try_makes_sense(
+    error_class: type[Exception], condition: str | None, sql_state: str | None, lasting: bool
+) -> None:
+    error = error_of_job(replace(JobError.of(error_class("What.")), condition=condition, sql_state=sql_state), "`t`")
     assert isinstance(error, AirflowException)
     assert isinstance(error, AirflowFailException) is lasting
     assert (error.condition, error.sql_state) == (condition, sql_state)
@@ -45,7 +66,7 @@ def test_another_try_makes_sense(type_: str, condition: str | None, sql_state: s
 
 
 def test_condition_is_said_once_and_advice_added() -> None:
-    error = error_of_job({"condition": "PATH_NOT_FOUND", "message": "[PATH_NOT_FOUND] No path."}, "`t`")
+    error = error_of_job(reported("PATH_NOT_FOUND", "[PATH_NOT_FOUND] No path."), "`t`")
     assert str(error) == (
         "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that it can be read from "
         "where Spark runs."
@@ -68,7 +89,7 @@ def test_condition_is_said_once_and_advice_added() -> None:
     ],
 )
 def test_a_missing_target_leads_to_create_table(target: str, condition: str, message: str, is_target: bool) -> None:
-    said = str(error_of_job({"condition": condition, "sql_state": "42P01", "message": message}, target))
+    said = str(error_of_job(reported(condition, message), target))
     assert ("If the target doesn't exist yet, set create_table=True" in said) is is_target
     assert message in said
 
@@ -82,7 +103,7 @@ def test_sparks_plan_is_left_out_of_an_error() -> None:
 +- 'SubqueryAlias source
    +- 'UnresolvedRelation [s], [], false
 """
-    error = {"condition": "TABLE_OR_VIEW_NOT_FOUND", "message": sentences + plan}
+    error = reported("TABLE_OR_VIEW_NOT_FOUND", sentences + plan)
     assert str(error_of_job(error, "`t`")) == (
         f"The merge into `t` failed: {sentences} Check its name, and that this Spark has the catalog it is in."
     )

@@ -21,6 +21,10 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.lineage import ColumnLineage
+from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutcome
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.launch import keeper as application_keeper
 from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication
 from airflow_delta_merge.launch.staging import Staging, stage
@@ -30,7 +34,9 @@ from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 WHO = MergeIdentity(application_id="me", generation=7)
 HERE = socket.gethostname()
-RESULT = {"result": {"version": 1}}
+DID = MergeResult(table="/t", version_read=0, version=1, executor="E", executor_reason="why")
+RESULT = JobOutcome(merges=(MergeOutcome(target="t", result=DID),)).to_dict()
+FAILED = JobOutcome(error=JobError(type="ValueError", message="It failed.")).to_dict()
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +67,16 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
+def staged_for(identity: MergeIdentity | None, config: MergeConfig = CONFIG) -> Staging:
+    staging = stage()
+    staging.write_request(JobRequest(merges=config, identity=identity))
+    staging.write_properties({})
+    return staging
+
+
 def start(script: str, identity: MergeIdentity = WHO, secrets: Any = ()) -> KeptApplication:
     """Keep a shell, which finds the merge's folder in $0."""
-    staging = stage(CONFIG, identity)
+    staging = staged_for(identity)
     return KeptApplication.start(staging, ["sh", "-c", script, str(staging.folder)], os.environ, secrets)
 
 
@@ -73,7 +86,7 @@ def followed(kept: KeptApplication) -> Any:
 
 
 def trigger(kept: KeptApplication, **arguments: Any) -> DeltaMergeTrigger:
-    return DeltaMergeTrigger(**DeltaMergeTrigger(folder=str(kept.folder), host=HERE, **arguments).serialize()[1])
+    return DeltaMergeTrigger(**DeltaMergeTrigger(started=kept.to_dict(), **arguments).serialize()[1])
 
 
 def tell(outcome: Any) -> str:
@@ -86,7 +99,7 @@ def test_its_end_is_told(folder: Path) -> None:
     assert (event["outcome"], event["exit_code"], event["reason"], event["error"]) == (RESULT, 0, "hello", None)
     # The event may get lost, so all is there for another triggerer until somebody has taken note.
     assert followed(kept) == event
-    kept.end()
+    kept.kill()
     assert list(folder.iterdir()) == []
     wait_until(lambda: not processes(folder))  # the keeper lets go of its lock just before it ends
 
@@ -100,7 +113,8 @@ def test_an_end_without_a_result_is_told() -> None:
 
 def test_a_column_lineage_that_is_too_large_for_an_event_is_left_out() -> None:
     for length, is_told in ((100, True), (LONGEST_LINEAGE, False)):
-        outcome = {**RESULT, "lineage": {"columns": {"c" * length: "int"}}}
+        columns = ColumnLineage(columns={"c" * length: "int"}, tables=(), inputs={}, rows=())
+        outcome = JobOutcome(merges=(MergeOutcome(target="t", result=DID, lineage=columns),)).to_dict()
         assert followed(start(tell(outcome)))["outcome"] == (outcome if is_told else RESULT)
 
 
@@ -115,8 +129,8 @@ def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -
     other = KeptApplication(kept.folder)  # another triggerer goes on
     wait_until(lambda: lines.extend(other.follow()) or len(lines) > 1)
     assert [line.split()[0] for line in lines] == ["Merge:", "two"]
-    wait_until(lambda: other.end_of(HERE))
-    end = other.end_of(HERE)
+    wait_until(lambda: other.ended())
+    end = other.ended()
     assert end is not None
     assert end.application is not None
     assert (end.application.id, end.reason) == ("app-1", "two")
@@ -140,7 +154,7 @@ print(start("echo {secret} {part}", secrets=[{{"a.secret": {secret!r}, "b": "x {
 from tests.airflow.test_kept_application import *
 kept = KeptApplication(Path({where!r}))
 kept.mask_secrets()
-wait_until(lambda: kept.end_of(HERE))
+wait_until(lambda: kept.ended())
 print(kept.follow())
 """
     seen = subprocess.run([sys.executable, "-c", second], **run).stdout  # type: ignore[call-overload]
@@ -152,7 +166,7 @@ def test_ending_it_ends_all_its_processes(folder: Path) -> None:
     wait_until(lambda: len(processes(folder)) == 2)  # the keeper, which has its lock first, and the shell
     assert kept.is_kept()
     begun = time.monotonic()
-    kept.end()
+    kept.kill()
     assert (list(folder.iterdir()), kept.is_kept()) == ([], False)
     wait_until(lambda: not processes(folder))
     assert time.monotonic() - begun < 10
@@ -162,12 +176,12 @@ def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
     kept = start("exec sleep 1")
     os.kill(int((kept.folder / "keeper.lock").read_text()), signal.SIGKILL)
     assert "is gone without a word" in followed(kept)["error"]
-    kept.end()
+    kept.kill()
     assert list(folder.iterdir()) == []
 
 
 def test_an_application_on_another_machine_cannot_be_followed(folder: Path) -> None:
-    end = KeptApplication(folder / "airflow_delta_merge_there").end_of("worker-7")
+    end = KeptApplication(folder / "airflow_delta_merge_there", host="worker-7").ended()
     assert end is not None
     assert not end.another_try_helps
     assert f"Spark was started on worker-7, but the triggerer runs on {HERE} and cannot follow it" in str(end.error)
@@ -175,7 +189,7 @@ def test_an_application_on_another_machine_cannot_be_followed(folder: Path) -> N
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
-    staging = stage(CONFIG)
+    staging = stage()
     keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder)]
     keeper += ["--silence-seconds", "2", "--", "sh", "-c", "sleep 6; echo done", str(staging.folder)]
     kept = KeptApplication(staging.folder)
@@ -185,29 +199,27 @@ def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
         wait_until(lambda: (told.extend(kept.follow()) if follows else None) or told or process.poll() is not None)
         assert told == (["done"] if follows else [])
         assert staging.folder.exists() is follows
-        kept.end()
+        kept.kill()
 
 
 def test_an_earlier_try_is_found(folder: Path) -> None:
     def command(staging: Staging, what: str = "x") -> list[str]:
         return ["sh", "-c", f": {what}; sleep 1000", str(staging.folder)]
 
-    staging = stage(CONFIG, WHO)
+    staging = staged_for(WHO)
     kept = KeptApplication.start(staging, command(staging), os.environ, ())
     start("sleep 1000", MergeIdentity(application_id="somebody else", generation=7))
     (found, theirs), *others = KeptApplication.find(WHO)
     assert (found.folder, theirs, others) == (kept.folder, WHO, [])
-    retry = stage(CONFIG, WHO)
+    retry = staged_for(WHO)
     assert found.is_started_as(retry, command(retry))
     assert not found.is_started_as(retry, command(retry, "y"))
     assert found.can_still_succeed()
-    other = stage(MergeConfig(target="u", source="s", on=["id"], clauses=[when_matched_delete()]), WHO)
+    other = staged_for(WHO, MergeConfig(target="u", source="s", on=["id"], clauses=[when_matched_delete()]))
     assert not found.is_started_as(other, command(other))
 
 
-@pytest.mark.parametrize(
-    ("script", "can"), [(tell(RESULT), True), (tell({"error": {"message": "It failed."}}), False), ("exit 1", False)]
-)
+@pytest.mark.parametrize(("script", "can"), [(tell(RESULT), True), (tell(FAILED), False), ("exit 1", False)])
 def test_an_earlier_try_that_failed_is_no_use(script: str, can: bool) -> None:
     kept = start(script)
     wait_until((kept.folder / "exit.json").exists)

@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 from airflow_delta_merge.config import when_matched_update_all
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.job import application as job
+from airflow_delta_merge.job.session import describe_application
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -29,7 +29,7 @@ MERGE: dict[str, Any] = {"target": "t", "source": "s", "on": ["id"], "clauses": 
 def test_what_the_job_tells_is_understood(ui_url: str | None, event_log: bool) -> None:
     conf = {"spark.eventLog.enabled": "true"} if event_log else {}
     context = SimpleNamespace(applicationId="local-1", uiWebUrl=ui_url, getConf=lambda: conf)
-    line = f"Merge: {job.describe_application(SimpleNamespace(sparkContext=context))}\n"  # type: ignore[arg-type]
+    line = f"Merge: {describe_application(SimpleNamespace(sparkContext=context))}\n"  # type: ignore[arg-type]
     assert SparkApplication.told_by(line) == SparkApplication("local-1", ui_url, event_log)
 
 

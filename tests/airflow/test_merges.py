@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -172,21 +172,21 @@ def result(table: str) -> MergeResult:
     return MergeResult(table=table, version_read=0, version=1, executor="E", executor_reason="why")
 
 
-def outcome(*merges: dict[str, Any]) -> dict[str, Any]:
-    return json.loads(json.dumps({"merges": [{"target": "delta.`/t`", **merge} for merge in merges]}))
+def outcome(**what: Any) -> MergeOutcome:
+    return MergeOutcome(target="delta.`/t`", **what)
 
 
 def test_a_task_whose_sources_are_all_empty_is_skipped() -> None:
     merge = operator(GOOD, GOOD)
     with pytest.raises(AirflowSkipException, match="No source of any merge has rows"):
-        merge._complete_all({}, [], results_of(outcome({"skipped": "No rows."}), None))  # type: ignore[typeddict-item]
+        merge._complete_all({}, [], results_of(JobOutcome(merges=(outcome(skipped="No rows."),)), None))  # type: ignore[typeddict-item]
 
 
 def test_another_try_is_made_if_it_can_help_one_of_them() -> None:
-    lasting = {"error": {"type": "MergeConfigError", "message": "Wrong."}}
-    passing = {"error": {"type": "Py4JJavaError", "message": "No storage."}}
-    done = {"result": result("t").to_dict()}
+    lasting = outcome(error=JobError.of(MergeConfigError("Wrong.")))
+    passing = outcome(error=JobError.of(OSError("No storage.")))
+    done = outcome(result=result("t"))
     for merges, is_lasting in (((lasting, done), True), ((lasting, done, passing), False)):
         with pytest.raises(DeltaMergeException) as caught:
-            results_of(outcome(*merges), None)
+            results_of(JobOutcome(merges=merges), None)
         assert isinstance(caught.value, AirflowFailException) is is_lasting

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
-from airflow_delta_merge.connections.fields import StoreAccessError
 from airflow_delta_merge.connections.s3 import S3Access
-from airflow_delta_merge.connections.spark import ConnectionSettings, SparkConnectionError, find_connection
+from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.exceptions import DeltaJarsError, SparkConnectionError, StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.staging import staged
-from airflow_delta_merge.runtime import jars
 from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar
 from airflow_delta_merge.runtime.spark_home import SparkHome
 from airflow_delta_merge.runtime.store_drivers import S3A, StoreDriver
@@ -277,8 +277,8 @@ def test_keys_travel_by_the_private_file_only(define: Define, monkeypatch: pytes
     monkeypatch.setattr(StoreDriver, "fetched", lambda driver, spark: ["/of/hadoop-aws.jar", "/of/s3.jar"])
     define({**TOKEN, **MINIO}, {"conn_type": conn_type}, **KEYS)
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.hadoop.fs.s3a.endpoint": "http://task"})
-    with staged(CONFIG) as staging:
-        submit = hook.preparation.for_merge(staging, [])
+    with staged() as staging:
+        submit = hook.preparation.for_merge(staging, JobRequest(merges=CONFIG))
         command = " ".join(submit._build_spark_submit_command(str(staging.application)))
         properties = staging.properties.read_text().splitlines()
         files = [path for path in staging.folder.iterdir() if path.is_file()]
@@ -315,8 +315,8 @@ OF_SPARK = "spark.delta.logStore.s3a.impl="
 )
 def test_the_log_store_of_merges(define: Define, extra: dict[str, Any], conf: dict[str, str], told: str) -> None:
     define(lake={"extra": extra})
-    with staged(CONFIG) as staging:
-        DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, [])
+    with staged() as staging:
+        DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, JobRequest(merges=CONFIG))
         properties = staging.properties.read_text()
     assert told in properties
     assert (OF_SPARK in properties) == told.startswith(OF_SPARK), "Delta takes no two"
@@ -357,7 +357,7 @@ def test_the_connection_test_looks_for_jars_without_asking_s3(define: Define, mo
         assert "Not tested: that Spark starts, whether the stores let their connections in" in sentence
 
     def refuse(driver: StoreDriver, spark: SparkHome) -> bool:
-        raise jars.DeltaJarsError("not to be had")
+        raise DeltaJarsError("not to be had")
 
     monkeypatch.setattr(StoreDriver, "are_there", refuse)
     assert DeltaMergeHook(conn_id="lake").test_connection()[0] is False

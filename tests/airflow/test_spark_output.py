@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
@@ -208,14 +208,13 @@ def test_a_failed_spark_submit_of_a_deferred_merge_tells_its_reason(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BEFORE_EVENT", 0.0)
     hook = DeltaMergeHook(conn_id=yarn)
-    started = hook.start(
-        merge("SELECT 1 AS id", "/lake/t"), identity=MergeIdentity(application_id="words", generation=1)
-    )
+    who = MergeIdentity(application_id="words", generation=1)
+    started = hook.start(JobRequest(merges=merge("SELECT 1 AS id", "/lake/t"), identity=who))
     assert isinstance(started, KeptApplication)
-    trigger = DeltaMergeTrigger(folder=str(started.folder), host=socket.gethostname())
+    trigger = DeltaMergeTrigger(started=started.to_dict())
     event = asyncio.run(anext(trigger.run())).payload
     assert event["reason"].startswith("When running with master 'yarn' either HADOOP_CONF_DIR or YARN_CONF_DIR")
-    started.end()
+    started.kill()
     (file,) = logs.rglob("*.log")
     assert "at org.apache.spark.deploy.SparkSubmit.main" in file.read_text()
 

@@ -20,14 +20,17 @@ import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.log import mask_secret
 
+from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import ResourceManagerError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import submitted_application
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
-from airflow_delta_merge.launch.yarn import ResourceManager, ResourceManagerError, YarnApplication
+from airflow_delta_merge.launch.yarn import ResourceManager, YarnApplication
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
-from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
+from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 
 ID = "application_1795322942133_0001"
 TAG = "airflow_delta_merge_abc"
@@ -116,14 +119,14 @@ def submitted(yarn: FakeYarn) -> SubmittedApplication:
     return SubmittedApplication(mode, SparkApplication(ID))
 
 
-def trigger(yarn: FakeYarn, **arguments: Any) -> YarnMergeTrigger:
+def trigger(yarn: FakeYarn, **arguments: Any) -> DeltaMergeTrigger:
     """A trigger as another process has it: made of what the database keeps, which is JSON."""
-    name, kept = YarnMergeTrigger(**submitted(yarn).to_dict(), **arguments).serialize()
-    assert name == "airflow_delta_merge.triggers.delta_merge.YarnMergeTrigger"
-    return YarnMergeTrigger(**json.loads(json.dumps(kept)))
+    name, kept = DeltaMergeTrigger(started=submitted(yarn).to_dict(), **arguments).serialize()
+    assert name == "airflow_delta_merge.triggers.delta_merge.DeltaMergeTrigger"
+    return DeltaMergeTrigger(**json.loads(json.dumps(kept)))
 
 
-def followed(follower: YarnMergeTrigger) -> ApplicationEnd:
+def followed(follower: DeltaMergeTrigger) -> ApplicationEnd:
     return ApplicationEnd.from_dict(asyncio.run(anext(follower.run())).payload)
 
 
@@ -248,11 +251,13 @@ def test_the_result_goes_before_what_yarn_says(yarn: FakeYarn, tmp_path: Path) -
     begun.cluster_mode = replace(begun.cluster_mode, result_path=tmp_path.as_uri())
     result = tmp_path / "airflow_delta_merge_me" / f"{TAG}.json"
     result.parent.mkdir()
-    result.write_text('{"result": {"version": 1}}')
+    did = MergeResult(table="/t", version_read=0, version=1, executor="E", executor_reason="why")
+    outcome = JobOutcome(merges=(MergeOutcome(target="t", result=did),))
+    result.write_text(json.dumps(outcome.to_dict()))
     mask_secret("s3cret-of-yarn")
     lost = ApplicationEnd(error="YARN no longer knows it, says s3cret-of-yarn.", exit_code=1)
     finished = DeltaMergeHook().finish(begun, lost)
-    assert (finished.outcome, finished.error, result.parent.exists()) == ({"result": {"version": 1}}, None, False)
+    assert (finished.outcome, finished.error, result.parent.exists()) == (outcome, None, False)
     finished = DeltaMergeHook().finish(begun, lost)
     assert (finished.outcome, finished.error) == (None, "YARN no longer knows it, says ***.")
 

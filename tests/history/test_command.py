@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.command_line.figures import duration, size, sparkline
-from airflow_delta_merge.command_line.merges import ConfigFileError, read_config
+from airflow_delta_merge.command_line.merges import read_config
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json, when_matched_update_all
-from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.exceptions import ConfigFileError, MergeConfigError
 from airflow_delta_merge.runtime import jars
 from tests.airflow.tables import create_table
 from tests.history.command import COMMAND, on_a_terminal, run

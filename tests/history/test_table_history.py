@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
 from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.history import table_history
 from airflow_delta_merge.history.commit_files import read_commit
-from airflow_delta_merge.history.log_reader import TableLogError
 from airflow_delta_merge.history.records import OWN_WRITER, commit_of
 from airflow_delta_merge.history.table_history import HistoryPage, read_details, read_history
 from tests.airflow.tables import commit, create_table

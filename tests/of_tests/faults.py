@@ -362,7 +362,7 @@ CHANGES = [
     ),
     Fault(
         name="one-pass-tells-inserts-as-updates",
-        file=f"{ENGINE}/outer_join.py",
+        file=f"{ENGINE}/strategies/one_pass.py",
         before='.otherwise(F.lit("insert"))',
         after='.otherwise(F.lit("update_postimage"))',
         shows="The change data feed of a merge in one pass tells inserted rows as updated ones.",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta_merge.engine.file_statistics import (
-    Wanted,
+    SoughtRanges,
     files_of_a_value,
     files_that_may_hold,
     has_readable_statistics,
@@ -42,7 +42,7 @@ def known(low: Any, high: Any, nulls: int = 0) -> dict[str, Any]:
     ids=readable,
 )
 def test_whole_numbers(statistics: dict[str, Any], chosen: bool) -> None:
-    wanted = Wanted("k", "bigint", [(5, 10)], nulls=False)
+    wanted = SoughtRanges("k", "bigint", [(5, 10)], nulls=False)
     assert files_that_may_hold([wanted], [known(100, 200), statistics]) == ([1] if chosen else [])
 
 
@@ -50,22 +50,25 @@ def test_any_of_the_ranges_and_all_of_the_columns() -> None:
     files = [known(number * 10, number * 10 + 9) for number in range(5)]
     for number, statistics in enumerate(files):
         statistics["minValues"]["l"] = statistics["maxValues"]["l"] = "abcde"[number]
-    k, both = Wanted("k", "int", [(5, 7), (35, 35)], nulls=False), Wanted("l", "string", [("c", "d")], nulls=False)
+    k, both = (
+        SoughtRanges("k", "int", [(5, 7), (35, 35)], nulls=False),
+        SoughtRanges("l", "string", [("c", "d")], nulls=False),
+    )
     assert files_that_may_hold([k], files) == [0, 3]
     assert files_that_may_hold([k, both], files) == [3]
-    assert files_that_may_hold([Wanted("k", "int", [], nulls=False)], files) == []
+    assert files_that_may_hold([SoughtRanges("k", "int", [], nulls=False)], files) == []
 
 
 def test_null_may_be_in_files_with_nulls_or_unknown_null_counts() -> None:
     files = [known(1, 2, nulls=1), known(1, 2, nulls=0), {"minValues": {"k": 1}, "maxValues": {"k": 2}}]
-    assert files_that_may_hold([Wanted("k", "int", [(5, 5)], nulls=True)], files) == [0, 2]
-    assert files_that_may_hold([Wanted("k", "int", [(5, 5)], nulls=False)], files) == []
+    assert files_that_may_hold([SoughtRanges("k", "int", [(5, 5)], nulls=True)], files) == [0, 2]
+    assert files_that_may_hold([SoughtRanges("k", "int", [(5, 5)], nulls=False)], files) == []
 
 
 def test_dates() -> None:
     day = (datetime.date(2024, 7, 1) - datetime.date(1970, 1, 1)).days
     files = [known("2024-06-01", "2024-06-30"), known("2024-07-01", "2024-07-31"), known("1950-01-01", "+12024-01-01")]
-    assert files_that_may_hold([Wanted("k", "date", [(day, day)], nulls=False)], files) == [1, 2]
+    assert files_that_may_hold([SoughtRanges("k", "date", [(day, day)], nulls=False)], files) == [1, 2]
 
 
 def test_the_values_of_partitions_are_told_as_statistics() -> None:
@@ -115,7 +118,7 @@ def test_statistics_that_tell_nothing(stats: Any, is_readable: bool) -> None:
     found = statistics_of(add, {})
     assert found == NOTHING
     assert has_readable_statistics(add) is is_readable
-    assert files_that_may_hold([Wanted("k", "bigint", [(5, 5)], nulls=False)], [found]) == [0]
+    assert files_that_may_hold([SoughtRanges("k", "bigint", [(5, 5)], nulls=False)], [found]) == [0]
 
 
 def test_more_marked_rows_than_rows_are_no_count() -> None:
@@ -131,14 +134,16 @@ def test_bounds_of_another_type_are_none(type_: str, bound: Any) -> None:
     statistics = known(bound, bound)
     key = {"bigint": 5, "date": 5, "string": "5"}[type_]
     if type_ != "string" or not isinstance(bound, str):
-        assert files_that_may_hold([Wanted("k", type_, [(key, key)], nulls=False)], [statistics]) == [0]
+        assert files_that_may_hold([SoughtRanges("k", type_, [(key, key)], nulls=False)], [statistics]) == [0]
 
 
 @pytest.mark.parametrize("text", ["x", "1_0", "\u0661", "1.0", "1e1", "9" * 30, 7, ["1"]])
 def test_a_partition_of_which_only_spark_knows_the_value_may_hold_any(text: Any) -> None:
     statistics = statistics_of({"partitionValues": {"k": text}, "stats": '{"minValues":{"k":50}}'}, {"k": "int"})
     for wanted in ([(5, 5)], []):
-        assert files_that_may_hold([Wanted("k", "int", wanted, nulls=True, of_partition=True)], [statistics]) == [0]
+        assert files_that_may_hold([SoughtRanges("k", "int", wanted, nulls=True, of_partition=True)], [statistics]) == [
+            0
+        ]
 
 
 def test_no_partition_values_at_all() -> None:
@@ -178,6 +183,6 @@ def test_how_many_files_one_value_may_be_in(files: list[dict[str, Any]], expecte
 @given(st.lists(st.text(max_size=5), min_size=1), st.text(max_size=5))
 def test_texts_are_compared_as_their_bytes(texts: list[str], key: str) -> None:
     low, high = (pick(texts, key=lambda text: text.encode("utf-8", "surrogatepass")) for pick in (min, max))
-    chosen = files_that_may_hold([Wanted("k", "string", [(key, key)], nulls=False)], [known(low, high)])
+    chosen = files_that_may_hold([SoughtRanges("k", "string", [(key, key)], nulls=False)], [known(low, high)])
     if key in texts:
         assert chosen == [0]

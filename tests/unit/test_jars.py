@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_delta_merge.exceptions import DeltaJarsError
 from airflow_delta_merge.runtime import jars
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
@@ -72,7 +73,7 @@ def test_what_a_wrong_mirror_sends_is_refused(folder: Path, tmp_path: Path, monk
     wrong.mkdir(parents=True)
     (wrong / jar.file_name).write_text("<html>Please log in</html>")
     monkeypatch.setenv(jars.MAVEN_VARIABLE, (tmp_path / "wrong").as_uri())
-    with pytest.raises(jars.DeltaJarsError, match=r"is not delta-spark_.*\.jar: its SHA-256 is .* proxy"):
+    with pytest.raises(DeltaJarsError, match=r"is not delta-spark_.*\.jar: its SHA-256 is .* proxy"):
         jars.delta_jars()
     assert list(folder.iterdir()) == []
 
@@ -81,7 +82,7 @@ def test_what_a_wrong_mirror_sends_is_refused(folder: Path, tmp_path: Path, monk
 def test_offline_tells_the_ways_out(folder: Path, maven: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(jars.MAVEN_VARIABLE, maven)
     monkeypatch.setattr(jars.time, "sleep", lambda seconds: None)
-    with pytest.raises(jars.DeltaJarsError) as caught:
+    with pytest.raises(DeltaJarsError) as caught:
         jars.delta_jars()
     for word in ("Without network", str(folder), jars.FOLDER_VARIABLE, jars.MAVEN_VARIABLE):
         assert word in str(caught.value)
@@ -90,7 +91,7 @@ def test_offline_tells_the_ways_out(folder: Path, maven: str, monkeypatch: pytes
 def test_folder_that_cannot_be(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(jars.FOLDER_VARIABLE, str(tmp_path / "file" / "jars"))
-    with pytest.raises(jars.DeltaJarsError, match=f"cannot be stored in .*{jars.FOLDER_VARIABLE}"):
+    with pytest.raises(DeltaJarsError, match=f"cannot be stored in .*{jars.FOLDER_VARIABLE}"):
         jars.delta_jars()
 
 

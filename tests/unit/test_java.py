@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.runtime.java import JavaError, check_java
+from airflow_delta_merge.exceptions import JavaError
+from airflow_delta_merge.runtime.java import check_java
 
 
 def java_in(folder: Path, script: str) -> Path:

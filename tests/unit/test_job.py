@@ -12,54 +12,57 @@ from pathlib import Path
 
 import pytest
 
+from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.job import application as job
 
 
 def test_outcome_appears_whole_and_private(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    job.write_outcome(path, {"result": {"table": "täble"}})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"result": {"table": "täble"}}
+    job.write_private_file(path, "täble")
+    assert path.read_text(encoding="utf-8") == "täble"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_outcome_that_is_no_json_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        job.write_outcome(tmp_path / "result.json", {"result": object()})
+def test_outcome_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        job.write_private_file(tmp_path / "result.json", "\udc00")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_bad_config_fails_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config, result = tmp_path / "config.json", tmp_path / "result.json"
-    config.write_text('{"version": 1, "target": {"table": "t"}}')
-    assert job.main(["--config", str(config), "--result", str(result)]) == 1
+    request, result = tmp_path / "request.json", tmp_path / "result.json"
+    request.write_text('{"merges": {"version": 1, "target": {"table": "t"}}}')
+    assert job.main(["--request", str(request), "--result", str(result)]) == 1
     error = json.loads(result.read_text())["error"]
     assert error == {
         "type": "MergeConfigError",
         "condition": None,
         "sql_state": None,
         "message": "The merge config lacks: source, on, clauses.",
+        "another_try_helps": False,
     }
     assert capsys.readouterr().err == f"The merge failed: {error['message']}\n"
 
 
 def test_error_with_condition() -> None:
     error = MergeExecutionError("No such table.", condition="DELTA_TABLE_NOT_FOUND", sql_state="42P01")
-    assert job.describe_error(error) == {
-        "type": "MergeExecutionError",
-        "condition": "DELTA_TABLE_NOT_FOUND",
-        "sql_state": "42P01",
-        "message": "No such table.",
-    }
+    assert JobError.of(error) == JobError(
+        type="MergeExecutionError",
+        condition="DELTA_TABLE_NOT_FOUND",
+        sql_state="42P01",
+        message="No such table.",
+        another_try_helps=True,
+    )
 
 
 def test_error_of_pyspark() -> None:
     from pyspark.errors import AnalysisException
 
     error = AnalysisException(errorClass="CONTEXT_ONLY_VALID_ON_DRIVER", messageParameters={})
-    described = job.describe_error(error)
-    assert (described["type"], described["condition"]) == ("AnalysisException", "CONTEXT_ONLY_VALID_ON_DRIVER")
+    described = JobError.of(error)
+    assert (described.type, described.condition) == ("AnalysisException", "CONTEXT_ONLY_VALID_ON_DRIVER")
 
 
 def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
@@ -67,8 +70,8 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     child = textwrap.dedent(
         """
         import os, sys, time
-        from airflow_delta_merge.job import application as job
-        job._end_with(os.getppid(), sys.argv[2])
+        from airflow_delta_merge.job.process import end_with
+        end_with(os.getppid(), sys.argv[2])
         open(sys.argv[1], "w").write(str(os.getpid()))
         time.sleep(60)
         """
@@ -77,7 +80,7 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     parent = f"import subprocess, sys; subprocess.run({start})"
     pid_file, staging = tmp_path / "pid", tmp_path / "staging"
     staging.mkdir()
-    (staging / "config.json").touch()
+    (staging / "request.json").touch()
     with subprocess.Popen([sys.executable, "-c", parent, str(pid_file), str(staging)]) as process:
         wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
         process.kill()

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.config import MergeConfig, from_json, when_matched_delete
+from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.launch.staging import PACKAGE, remove_abandoned, stage, staged, write_py_files
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
@@ -44,13 +46,32 @@ def test_py_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_identity_is_staged_if_there_is_one() -> None:
-    identity = MergeIdentity(application_id="a", generation=1)
-    with staged(CONFIG, identity) as staging:
-        assert MergeIdentity.from_json(staging.identity.read_text()) == identity
-        assert staging.identity.stat().st_mode & 0o777 == 0o600
-    with staged(CONFIG) as staging:
-        assert not staging.identity.exists()
+@pytest.mark.parametrize(
+    "request_",
+    [
+        JobRequest(merges=CONFIG),
+        JobRequest(
+            merges=[CONFIG, MergeStatement(sql="MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE")],
+            identity=MergeIdentity(application_id="a", generation=1),
+            max_commit_attempts=7,
+            lineage=True,
+            allowed_locations=("/lake",),
+        ),
+        JobRequest(merges=CONFIG, dry_run=True, explain=True),
+    ],
+    ids=["one merge", "several merges with all that they can have", "a dry run"],
+)
+def test_the_job_reads_the_request_that_was_staged(request_: JobRequest) -> None:
+    with staged() as staging:
+        staging.write_request(request_)
+        assert staging.read_request() == request_
+        assert staging.request.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"merges": [], "x": 1}'])
+def test_what_is_no_request_is_refused(text: str) -> None:
+    with pytest.raises(MergeConfigError):
+        JobRequest.from_json(text)
 
 
 def test_a_folder_whose_owner_was_killed_is_removed_by_the_next_merge(
@@ -58,15 +79,15 @@ def test_a_folder_whose_owner_was_killed_is_removed_by_the_next_merge(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import os, signal; from tests.unit.test_staging import CONFIG, staged\n"
-        "with staged(CONFIG): os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal; from tests.unit.test_staging import staged\n"
+        "with staged(): os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run(
         [sys.executable, "-c", code], cwd=PACKAGE.parent, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
     )
     (left,) = tmp_path.iterdir()
-    in_the_making = stage(CONFIG).folder
-    with staged(CONFIG) as first, staged(CONFIG) as second:
+    in_the_making = stage().folder
+    with staged() as first, staged() as second:
         assert not left.exists()
         assert set(tmp_path.iterdir()) == {first.folder, second.folder, in_the_making}
     long_ago = time.time() - 3600
@@ -76,12 +97,12 @@ def test_a_folder_whose_owner_was_killed_is_removed_by_the_next_merge(
 
 
 def test_files_are_private_and_go_away() -> None:
-    with staged(CONFIG) as staging:
+    with staged() as staging:
         staging.write_properties({"spark.a": "b"})
+        staging.write_request(JobRequest(merges=CONFIG))
         folder = staging.folder
         assert folder.stat().st_mode & 0o777 == 0o700
-        assert staging.config.stat().st_mode & 0o777 == staging.properties.stat().st_mode & 0o777 == 0o600
-        assert from_json(staging.config.read_text(encoding="utf-8")) == CONFIG
+        assert staging.request.stat().st_mode & 0o777 == staging.properties.stat().st_mode & 0o777 == 0o600
         assert staging.application.read_text(encoding="utf-8") == (PACKAGE / "job" / "application.py").read_text(
             encoding="utf-8"
         )
@@ -90,7 +111,7 @@ def test_files_are_private_and_go_away() -> None:
 
 
 def test_files_go_away_after_an_error() -> None:
-    with pytest.raises(KeyboardInterrupt), staged(CONFIG) as staging:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), staged() as staging:  # noqa: PT012
         folder = staging.folder
         raise KeyboardInterrupt
     assert not folder.exists()
@@ -111,13 +132,13 @@ def test_files_go_away_after_an_error() -> None:
     ],
 )
 def test_properties_are_escaped(value: object, written: str) -> None:
-    with staged(CONFIG) as staging:
+    with staged() as staging:
         staging.write_properties({"spark.some": value})
         assert staging.properties.read_text(encoding="utf-8") == f"spark.some={written}\n"
 
 
 def test_a_name_adds_no_line_to_the_properties() -> None:
-    with staged(CONFIG) as staging:
+    with staged() as staging:
         staging.write_properties({"spark.a\nspark.jars": "/x.jar\r\nspark.b=c", "#": "\u2028"})
         written = staging.properties.read_text(encoding="utf-8")
     assert written == "spark.a\\u000aspark.jars=/x.jar\\u000d\\u000aspark.b\\=c\n\\#=\\u2028\n"

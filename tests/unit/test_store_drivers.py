@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from airflow_delta_merge.exceptions import DeltaJarsError
 from airflow_delta_merge.runtime import jars
 from airflow_delta_merge.runtime.store_drivers import HADOOP_VERSION, S3A
 
@@ -39,7 +40,7 @@ def test_missing_jars_are_named_with_their_address(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv(jars.MAVEN_VARIABLE, tmp_path.as_uri())
     first = f"{tmp_path.as_uri()}/org/apache/hadoop/hadoop-aws/3.5.0/hadoop-aws-3.5.0.jar"
     for ask in (S3A.fetched, S3A.are_there):
-        with pytest.raises(jars.DeltaJarsError, match=rf"hadoop-aws-3\.5\.0\.jar could not .* {re.escape(first)} "):
+        with pytest.raises(DeltaJarsError, match=rf"hadoop-aws-3\.5\.0\.jar could not .* {re.escape(first)} "):
             ask()
 
 

@@ -16,9 +16,9 @@ from airflow_delta_merge.engine.delta_jvm.versions import (
     require_fitting_jars,
     require_tried,
 )
-from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.exceptions import DeltaJarsError, MergeConfigError
 from airflow_delta_merge.runtime import jars
-from airflow_delta_merge.runtime.jars import DeltaJarsError, jars_for
+from airflow_delta_merge.runtime.jars import jars_for
 from airflow_delta_merge.runtime.spark_home import SparkHome
 from airflow_delta_merge.runtime.store_drivers import S3A
 from tests.versions.__main__ import BEGIN, matrix, with_matrix

@@ -22,8 +22,9 @@ import pytest
 from _pytest.outcomes import Failed
 
 import airflow_delta_merge
-from airflow_delta_merge.config import MergeStatement, to_json
+from airflow_delta_merge.config import MergeStatement
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
@@ -96,9 +97,9 @@ def with_the_jar_of_another_spark(harness: EngineHarness, table: str, path: Path
 
 def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict[str, Any]:
     folder.mkdir(parents=True)
-    config, result = folder / "config.json", folder / "result.json"
+    request, result = folder / "request.json", folder / "result.json"
     sql = f"MERGE INTO {table} AS t USING ({PAIRS}) AS s ON t.id = s.id {UPSERT}"
-    config.write_text(to_json(MergeStatement(sql=sql, engine=harness.engine)), "utf-8")
+    request.write_text(JobRequest(merges=MergeStatement(sql=sql, engine=harness.engine)).to_json(), "utf-8")
     options = [
         "--master",
         "local[2]",
@@ -114,7 +115,7 @@ def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "SPARK_LOCAL_IP": "127.0.0.1"}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME"):
         environment.pop(name, None)
-    command = [str(spark_submit), *options, str(job), "--config", str(config), "--result", str(result)]
+    command = [str(spark_submit), *options, str(job), "--request", str(request), "--result", str(result)]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert result.is_file(), done.stderr[-2000:]
     outcome: dict[str, Any] = json.loads(result.read_text("utf-8"))

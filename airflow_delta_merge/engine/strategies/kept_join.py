@@ -77,7 +77,7 @@ def join_in_one_task(
     return target.coalesce(1).join(rows, condition, how)
 
 
-def join_once(merge: MergeContext) -> KeptJoin:
+def join_and_keep(merge: MergeContext) -> KeptJoin:
     """Join the source with the candidate files and keep what is needed of them."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.change_data import with_change_rows
 from airflow_delta_merge.engine.changes import (
     count_rows,
     remove_files,
@@ -29,8 +30,8 @@ from airflow_delta_merge.engine.changes import (
 )
 from airflow_delta_merge.engine.delta_jvm import raises_merge_errors, record_operation
 from airflow_delta_merge.engine.inserts import set_skipping_metrics
-from airflow_delta_merge.engine.matches import clause_counts, rows_of_clause
-from airflow_delta_merge.engine.outer_join import new_rows, with_clauses
+from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
+from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
 from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
@@ -158,7 +159,7 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None
     try:
         observed, values = merge.gateway.observing(rows, counted)
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        actions = raises_merge_errors(merge.write.write_files)(new_rows(merge, observed), input_bytes=num_bytes)
+        actions = raises_merge_errors(merge.write.write_files)(_new_rows(merge, observed), input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match is to be told before any error that a value's expression raises.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
@@ -181,7 +182,7 @@ def _joined(merge: MergeContext, facts: Facts) -> tuple[DataFrame, list[Any]]:
     # Paths are long, and each row is joined with its own.
     file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
     target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
-    rows = with_clauses(merge, _join(merge, facts, target))
+    rows = _with_clauses(merge, _join(merge, facts, target))
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
     # Two paths of one hash would make it fewer than the files, which is safe.
     files = F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path))))
@@ -204,6 +205,47 @@ def _join(merge: MergeContext, facts: Facts, target: DataFrame) -> DataFrame:
     if facts.is_small and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
         return join_in_one_task(target, source, condition, "left")
     return target.join(source.for_join(), condition, "left")
+
+
+def _with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:
+    """The rows of a join, numbered by the clause that takes a target row and by the one that inserts a source row.
+
+    :param joined: rows of target and source; ``names.file_path`` is NULL in source rows that match nothing, and
+        ``names.source_row_id`` in such target rows.
+    """
+    names = merge.names
+    is_target_row = F.col(names.file_path).isNotNull()
+    has_match = is_target_row & F.col(names.source_row_id).isNotNull()
+    return joined.select(
+        "*",
+        F.when(is_target_row, numbered_by_clause(merge, has_match)).otherwise(F.lit(0)).alias(names.clause),
+        F.when(~is_target_row, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause),
+    )
+
+
+def _new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
+    """The rows to write in place of the target's and what insert clauses make of the source's.
+
+    :param rows: as :func:`_with_clauses` gives them.
+    :return: columns of the final schema; with change data the change rows too, and ``_change_type``.
+    """
+    names, changes = merge.names, merge.transaction.writes_change_data
+    is_target_row = F.col(names.file_path).isNotNull()
+    clause, inserted = F.col(names.clause), F.col(names.insert_clause)
+    is_kept, deletes = is_target_row, merge.numbers_of("delete")
+    if deletes and not changes:
+        is_kept = is_kept & ~clause.isin(deletes)
+    values = updated_columns(merge.statement.copied_columns, merge.target_clauses, clause)
+    if merge.insert_clauses:
+        is_kept = is_kept | (inserted > 0)
+        new = inserted_columns(merge.insert_clauses, inserted)
+        pairs = zip(values, new, strict=True)
+        values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
+    rows, columns = rows.filter(is_kept), merge.output_columns(values, [])
+    if not changes:
+        return rows.select(*columns)
+    kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
+    return with_change_rows(rows, columns, merge.statement.copied_row, kind)
 
 
 def _is_as_expected(merge: MergeContext, found: dict[str, Any], taken: Sequence[int], added: FileSet) -> bool:

@@ -33,7 +33,7 @@ from airflow_delta_merge.engine.rewrite import (
     updates_need_only_the_source,
     updates_of_matches,
 )
-from airflow_delta_merge.engine.strategies.kept_join import join_once
+from airflow_delta_merge.engine.strategies.kept_join import join_and_keep
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class ClassicMergeExecutor:
 
     def _touched_by_kept_join(self) -> TouchedFiles:
         merge = self._merge
-        kept = join_once(merge)
+        kept = join_and_keep(merge)
         try:
             return self._touched_files([kept.totals], kept.paths, matches_of(merge, kept.matching_rows()), kept)
         except BaseException:

@@ -140,7 +140,7 @@ def test_secrets_are_nowhere(airflow: Once, tmp_path: Path) -> None:
     watch.stop()
     assert (airflow.result("once_secret", "secret")["num_inserted_rows"], applied(table)) == (1, 1)
     # The secrets were really on their way: Spark's properties and the config, in a private folder.
-    assert {name for name, _ in watch.with_canary} == {"spark.properties", "config.json"}
+    assert {name for name, _ in watch.with_canary} == {"spark.properties", "request.json"}
     assert {mode & 0o077 for _, mode in watch.with_canary} == {0}
     assert watch.folder_modes == {0o700}
     assert watch.command_lines > 100

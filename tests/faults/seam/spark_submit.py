@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _control() -> Path:
-    who = json.loads(Path(_value("--identity")).read_text())["task_instance"]
+    who = json.loads(Path(_value("--request")).read_text())["identity"]["task_instance"]
     return Path(os.environ["DELTA_MERGE_CONTROL"]) / f"{who['run_id']}.{who['map_index']}"
 
 

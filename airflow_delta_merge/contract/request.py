@@ -1,0 +1,81 @@
+"""What one Spark application is asked to do, as the JSON file that the job reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json, to_json
+from airflow_delta_merge.config.checks import check_keys
+from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.exceptions import MergeConfigError
+
+#: One merge, or several that share a Spark application.
+Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
+
+_KEYS = ("merges", "identity", "max_commit_attempts", "lineage", "dry_run", "explain", "allowed_locations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """What the job does.
+
+    :param merges: one merge, or several.
+    :param identity: by what the tables know them, so that each is committed once; None commits at each try.
+    :param max_commit_attempts: how often a merge is computed when other writers' commits conflict with it.
+    :param lineage: whether the outcome names the columns from which the target's come.
+    :param dry_run: whether to count only, and commit nothing.
+    :param explain: with ``dry_run``: whether to return Spark's plans, too.
+    :param allowed_locations: the locations under which every file must lie; None for any.
+    """
+
+    merges: Merges
+    identity: MergeIdentity | None = None
+    max_commit_attempts: int = 1
+    lineage: bool = False
+    dry_run: bool = False
+    explain: bool = False
+    allowed_locations: tuple[str, ...] | None = None
+
+    @property
+    def each_merge(self) -> list[MergeConfig | MergeStatement]:
+        """The merges, as a list even of one."""
+        return [self.merges] if isinstance(self.merges, (MergeConfig, MergeStatement)) else list(self.merges)
+
+    def without_identity(self) -> JobRequest:
+        """The same work, whoever asks for it."""
+        return replace(self, identity=None)
+
+    def to_json(self) -> str:
+        """A JSON object; :meth:`from_json` reads it back."""
+        data = {
+            **{name: getattr(self, name) for name in _KEYS},
+            "merges": json.loads(to_json(self.merges)),
+            "identity": self.identity and self.identity.to_dict(),
+        }
+        return json.dumps(data, ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobRequest:
+        """Read what :meth:`to_json` wrote.
+
+        :raises MergeConfigError: when it is no request, or its merges or identity are none.
+        """
+        try:
+            data: Any = json.loads(text)
+        except ValueError as error:
+            raise MergeConfigError(f"The job's request is not JSON: {error}.") from error
+        if not isinstance(data, Mapping):
+            raise MergeConfigError(f"The job's request must be a JSON object, got {data!r:.80}.")
+        check_keys(data, "request", required=_KEYS[:1], optional=_KEYS[1:])
+        identity, locations = data.get("identity"), data.get("allowed_locations")
+        return cls(
+            **{
+                **data,
+                "merges": from_json(json.dumps(data["merges"])),
+                "identity": None if identity is None else MergeIdentity.from_dict(identity),
+                "allowed_locations": None if locations is None else tuple(locations),
+            }
+        )

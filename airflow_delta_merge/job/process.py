@@ -1,0 +1,67 @@
+"""The job's process: it ends with the process that started it, however that one ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+_LOOKS_AT_THE_FOLDER = 50
+
+
+def end_with(pid: int, staging_folder: str | None = None) -> None:
+    """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
+
+    Whoever started us kills us when asked to, and removes what they staged for us; this is for the day they are
+    killed themselves and can't.
+    """
+
+    def watch() -> None:
+        while _is_alive(pid):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        with suppress(OSError):  # they held the other end
+            print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        _end_group(staging_folder)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _end_group(staging_folder: str | None) -> None:
+    """Kill our process group and then remove the folder; a child outside the group does both.
+
+    Were the folder removed first, the JVM would go on to write into it.
+    """
+    group = os.getpgid(0)
+    try:
+        is_parent = os.fork() > 0
+    except OSError:  # no memory for another process: the folder has to stay
+        os.killpg(group, signal.SIGKILL)
+        return
+    if is_parent:
+        return
+    try:
+        os.setsid()
+        os.killpg(group, signal.SIGKILL)
+        for _ in range(_LOOKS_AT_THE_FOLDER):
+            if not staging_folder or not Path(staging_folder).exists():
+                break
+            shutil.rmtree(staging_folder, ignore_errors=True)
+            time.sleep(0.1)  # a killed process may not have ended yet
+    finally:
+        os._exit(0)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

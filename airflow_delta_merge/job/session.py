@@ -1,0 +1,54 @@
+"""The job's Spark session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_delta_merge.contract.outcome import JobError
+from airflow_delta_merge.exceptions import MergeExecutionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+
+def start_session() -> SparkSession:
+    """A session as spark-submit configured it, with Delta's extension and catalog where they are lacking."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from airflow_delta_merge.engine.delta_jvm.versions import require_fitting_jars
+
+    # Without a running JVM a SparkConf knows nothing of what was given to spark-submit.
+    SparkContext._ensure_initialized()
+    require_fitting_jars(SparkContext._jvm)
+    conf = SparkConf()
+    extensions = [name for name in (conf.get("spark.sql.extensions", "") or "").split(",") if name]
+    if DELTA_EXTENSION not in extensions:
+        conf.set("spark.sql.extensions", ",".join([*extensions, DELTA_EXTENSION]))
+    conf.setIfMissing("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    try:
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        reason = JobError.of(error)
+        master = conf.get("spark.master", "") or "no master"
+        raise MergeExecutionError(
+            f"Spark did not start on {master}: {reason.message} Check the master in the Spark connection, that it "
+            "can be reached from here, and that it runs the same version of Spark.",
+            condition=reason.condition,
+            sql_state=reason.sql_state,
+        ) from error
+    return spark
+
+
+def describe_application(spark: SparkSession) -> str:
+    """The application's id and where a person can look at it; Airflow's side finds its links in this text."""
+    context = spark.sparkContext
+    text = f"Spark application {context.applicationId}"
+    if context.uiWebUrl:
+        text += f", UI at {context.uiWebUrl}"
+    if str(context.getConf().get("spark.eventLog.enabled", "false")).lower() == "true":
+        text += ", event log on"
+    return text

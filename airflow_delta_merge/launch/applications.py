@@ -1,0 +1,19 @@
+"""Finds an application again that another process has started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.started_application import StartedApplication
+from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+
+_KINDS: dict[str, type[KeptApplication | SubmittedApplication]] = {
+    each.kind: each for each in (KeptApplication, SubmittedApplication)
+}
+
+
+def application_of(data: Mapping[str, Any]) -> StartedApplication:
+    """Read what :meth:`~airflow_delta_merge.launch.started_application.StartedApplication.to_dict` gave."""
+    return _KINDS[data["kind"]].from_dict(data)
