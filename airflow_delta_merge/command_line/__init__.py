@@ -95,11 +95,11 @@ def _add_merges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from airflow_delta_merge.runtime import jars
+    from airflow_delta_merge.command_line.jars import add_jars_options, print_jars
 
     parser = commands.add_parser("jars", help="fetch the jars that merges need and print their paths")
-    jars.add_options(parser)
-    parser.set_defaults(run=jars.run)
+    add_jars_options(parser)
+    parser.set_defaults(run=print_jars)
     parser = commands.add_parser(
         "class-archive", help="make an archive of classes from which a local Spark starts sooner"
     )

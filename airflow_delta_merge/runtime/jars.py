@@ -13,21 +13,19 @@ On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import http.client
 import logging
 import os
-import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_delta_merge.exceptions import DeltaJarsError, DeltaMergeError
+from airflow_delta_merge.exceptions import DeltaJarsError
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
 DELTA_VERSION = "4.4.0"
@@ -252,39 +250,3 @@ def _download(jar: Jar, temporary: Path, path: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`run`."""
-    parser.add_argument("--s3a", action="append_const", dest="stores", const="S3A", help="those for S3 too")
-    parser.add_argument("--azure", action="append_const", dest="stores", const="ABFS", help="those for Azure too")
-    parser.add_argument("--gcs", action="append_const", dest="stores", const="GCS", help="those for Google too")
-    parser.add_argument("--spark", help="the version of Spark they are for; by default that of this environment's")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        found = delta_jars(options.spark)
-        if options.stores:
-            from airflow_delta_merge.runtime import store_drivers  # it imports this module
-
-            for name in options.stores:
-                found += getattr(store_drivers, name).fetched()
-    except DeltaMergeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(",".join(found))
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """What ``python -m`` runs."""
-    parser = argparse.ArgumentParser(prog="airflow-delta-merge jars", description="Fetch the jars that merges need.")
-    add_options(parser)
-    return run(parser.parse_args(arguments))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

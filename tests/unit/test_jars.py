@@ -60,7 +60,7 @@ def test_mends_a_damaged_jar(folder: Path) -> None:
 
 
 def test_processes_at_the_same_time(folder: Path) -> None:
-    command = [sys.executable, "-m", "airflow_delta_merge.runtime.jars"]
+    command = [sys.executable, "-m", "airflow_delta_merge.command_line", "jars"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     printed = {process.communicate(timeout=60)[0].strip() for process in processes}
     assert printed == {",".join(jars.delta_jars())}
@@ -98,7 +98,7 @@ def test_folder_that_cannot_be(tmp_path: Path, folder: Path, monkeypatch: pytest
 def test_command_line_fails_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = subprocess.run(
-        [sys.executable, "-m", "airflow_delta_merge.runtime.jars"],
+        [sys.executable, "-m", "airflow_delta_merge.command_line", "jars"],
         env={**os.environ, jars.FOLDER_VARIABLE: str(tmp_path / "file" / "jars")},
         capture_output=True,
         text=True,

@@ -1,0 +1,33 @@
+"""``jars``: fetches the jars that merges need, and prints their paths."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.runtime.jars import delta_jars
+from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A
+
+
+def add_jars_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`print_jars`."""
+    parser.add_argument("--s3a", action="append_const", dest="stores", const=S3A, help="those for S3 too")
+    parser.add_argument("--azure", action="append_const", dest="stores", const=ABFS, help="those for Azure too")
+    parser.add_argument("--gcs", action="append_const", dest="stores", const=GCS, help="those for Google too")
+    parser.add_argument("--spark", help="the version of Spark they are for (default: that of this environment's)")
+
+
+def print_jars(options: argparse.Namespace) -> int:
+    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        found = delta_jars(options.spark)
+        for driver in options.stores or ():
+            found += driver.fetched()
+    except DeltaMergeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(",".join(found))
+    return 0
