@@ -57,22 +57,9 @@ class DeltaMergeHook(BaseHook):
         ``spark_default`` Spark runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode
         ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
     :param conf: Spark properties; they go before the connection's.
-    :param jars: further jars, comma-separated; Delta's own are always there.
-    :param packages: Maven coordinates of further jars, comma-separated, e.g. for an object store. They are resolved
-        at each start, which takes seconds: prefer ``jars``.
-    :param driver_memory: memory of the driver, e.g. ``2g``; on this machine that is all of Spark. (Default: 1g)
-    :param executor_memory: memory of each executor, e.g. ``2g``.
-    :param executor_cores: cores of each executor.
-    :param num_executors: how many executors to start.
-    :param total_executor_cores: cores of all executors together, on a standalone master.
-    :param yarn_queue: the YARN queue of the application.
-    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker.
-    :param principal: as whom it logs in.
-    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose.
-    :param name: the name of the Spark application.
-    :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
-        beside the Python that runs Airflow.
-    :param verbose: whether spark-submit tells what it was given, and the log has every line that Spark prints.
+    :param spark_options: further arguments of Airflow's ``SparkSubmitHook``, as in
+        :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
+        jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
     :ivar preparation: makes its spark-submits.
     """
 
@@ -86,40 +73,11 @@ class DeltaMergeHook(BaseHook):
         *,
         conn_id: str = default_conn_name,
         conf: Mapping[str, Any] | None = None,
-        jars: str | None = None,
-        packages: str | None = None,
-        driver_memory: str | None = None,
-        executor_memory: str | None = None,
-        executor_cores: int | None = None,
-        num_executors: int | None = None,
-        total_executor_cores: int | None = None,
-        yarn_queue: str | None = None,
-        keytab: str | None = None,
-        principal: str | None = None,
-        proxy_user: str | None = None,
-        name: str = "delta-merge",
-        spark_binary: str | None = None,
-        verbose: bool = False,
+        **spark_options: Any,
     ) -> None:
         super().__init__()
         self.conn_id = conn_id
-        arguments: dict[str, Any] = {
-            "jars": jars,
-            "packages": packages,
-            "driver_memory": driver_memory,
-            "executor_memory": executor_memory,
-            "executor_cores": executor_cores,
-            "num_executors": num_executors,
-            "total_executor_cores": total_executor_cores,
-            "yarn_queue": yarn_queue,
-            "keytab": keytab,
-            "principal": principal,
-            "proxy_user": proxy_user,
-            "name": name,
-            "spark_binary": spark_binary,
-            "verbose": verbose,
-        }
-        self.preparation = Preparation(conn_id, conf or {}, arguments)
+        self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
         self._running: SparkSubmit | None = None
         self._kept: KeptApplication | None = None
 

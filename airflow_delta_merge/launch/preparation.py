@@ -166,10 +166,10 @@ class Preparation:
             "principal": "spark.kerberos.principal",
             "proxy_user": "proxy_user",  # there is no property of the kind
         }
-        return [*self.conf, *(name for argument, name in by_argument.items() if self._arguments[argument])]
+        return [*self.conf, *(name for argument, name in by_argument.items() if self._arguments.get(argument))]
 
     def _further_jars(self) -> str | None:
-        return ",".join(filter(None, [self.settings.jars, self._arguments["jars"]])) or None
+        return ",".join(filter(None, [self.settings.jars, self._arguments.get("jars")])) or None
 
     def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         defaults: dict[str, Any] = {

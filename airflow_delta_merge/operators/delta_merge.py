@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.compat.sdk import conf as airflow_conf
 from jinja2 import UndefinedError
 
@@ -51,6 +51,7 @@ from airflow_delta_merge.operators.arguments import (
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
+from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.contract.identity import MergeIdentity
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
-    from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.patterns import Pattern
 
@@ -73,13 +73,9 @@ COUNTS_WITH_KEYS = (
     "num_touched_files",
 )
 _TIME_FOR_TRIGGER = timedelta(minutes=1)
-_CONF_AT_RUN_TIME = (
-    "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
-    "time could set any property of Spark."
-)
 
 
-class DeltaMergeOperator(BaseOperator):
+class DeltaMergeOperator(SparkOptions):
     """Merges rows into a Delta table, by this package's engine on Spark.
 
     What the merge did comes back through XCom: the whole result
@@ -153,26 +149,6 @@ class DeltaMergeOperator(BaseOperator):
         (:func:`~airflow_delta_merge.assets.delta.delta_asset`), with the version and the counts in the event's
         ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs that are
         scheduled on the asset then run. A target by a relative path has no asset.
-    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
-        ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
-        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
-    :param conf: Spark properties; they go before the connection's and this package's own. Their names stand in the
-        DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names. (templated)
-    :param jars: further jars, comma-separated; Delta's own are always there. (templated)
-    :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
-    :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
-    :param executor_memory: memory of each executor, e.g. ``2g``.
-    :param executor_cores: cores of each executor.
-    :param num_executors: how many executors to start.
-    :param total_executor_cores: cores of all executors together, on a standalone master.
-    :param yarn_queue: the YARN queue of the application.
-    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker. (templated)
-    :param principal: as whom it logs in. (templated)
-    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose. (templated)
-    :param name: the name of the Spark application; by default DAG and task. (templated)
-    :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
-        beside the Python that runs Airflow.
-    :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
     :param deferrable: whether to leave the worker's slot while Spark runs. A triggerer on the same machine then follows
         it; any triggerer with deploy mode ``cluster`` on YARN. See ``docs/how_to/deferrable.md``.
     """
@@ -194,13 +170,7 @@ class DeltaMergeOperator(BaseOperator):
         "fail_if",
         "on_empty_source",
         "expect_source",
-        "conf",
-        "jars",
-        "packages",
-        "keytab",
-        "principal",
-        "proxy_user",
-        "name",
+        *SparkOptions.template_fields,
     )
     template_ext: Sequence[str] = (SQL_FILE,)
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -210,8 +180,8 @@ class DeltaMergeOperator(BaseOperator):
         "on": "sql",
         "clauses": "json",
         "pattern": "json",
-        "conf": "json",
         "merges": "json",
+        **SparkOptions.template_fields_renderers,
     }
     operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(), CommitLink())
     ui_color = "#a3e3ef"
@@ -242,22 +212,6 @@ class DeltaMergeOperator(BaseOperator):
         exactly_once: bool = True,
         max_commit_attempts: int = MAX_COMMIT_ATTEMPTS,
         asset_events: Literal["on_commit", "always", "never"] = "on_commit",
-        conn_id: str = "spark_default",
-        conf: Mapping[str, Any] | None = None,
-        jars: str | None = None,
-        packages: str | None = None,
-        driver_memory: str | None = None,
-        executor_memory: str | None = None,
-        executor_cores: int | None = None,
-        num_executors: int | None = None,
-        total_executor_cores: int | None = None,
-        yarn_queue: str | None = None,
-        keytab: str | None = None,
-        principal: str | None = None,
-        proxy_user: str | None = None,
-        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
-        spark_binary: str | None = None,
-        verbose: bool = False,
         deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -289,22 +243,6 @@ class DeltaMergeOperator(BaseOperator):
         self.exactly_once = exactly_once
         self.max_commit_attempts = max_commit_attempts
         self.asset_events = asset_events
-        self.conn_id = conn_id
-        self.conf = to_plain(conf)
-        self.jars = jars
-        self.packages = packages
-        self.driver_memory = driver_memory
-        self.executor_memory = executor_memory
-        self.executor_cores = executor_cores
-        self.num_executors = num_executors
-        self.total_executor_cores = total_executor_cores
-        self.yarn_queue = yarn_queue
-        self.keytab = keytab
-        self.principal = principal
-        self.proxy_user = proxy_user
-        self.name = name
-        self.spark_binary = spark_binary
-        self.verbose = verbose
         self.deferrable = deferrable
         # By the links' XCom keys, learnt while the task runs.
         self.link_addresses: dict[str, str] = {}
@@ -314,8 +252,6 @@ class DeltaMergeOperator(BaseOperator):
         # What the arguments come to in a run; no argument, but Airflow shows it with the rendered ones.
         self.statement: str | None = None
         self._is_rendered = False
-        if self.conf is not None and not isinstance(self.conf, Mapping):
-            raise MergeConfigError(_CONF_AT_RUN_TIME)
         self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
@@ -344,30 +280,6 @@ class DeltaMergeOperator(BaseOperator):
             return [self._merge_config()] if self.merges is None else build_merges(self.merges)
         except MergeConfigError as error:
             raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
-
-    @cached_property
-    def hook(self) -> DeltaMergeHook:
-        """The hook, made (and its module imported) when the task runs."""
-        from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-
-        return DeltaMergeHook(
-            conn_id=self.conn_id,
-            conf=self.conf,
-            jars=self.jars,
-            packages=self.packages,
-            driver_memory=self.driver_memory,
-            executor_memory=self.executor_memory,
-            executor_cores=self.executor_cores,
-            num_executors=self.num_executors,
-            total_executor_cores=self.total_executor_cores,
-            yarn_queue=self.yarn_queue,
-            keytab=self.keytab,
-            principal=self.principal,
-            proxy_user=self.proxy_user,
-            name=self.name,
-            spark_binary=self.spark_binary,
-            verbose=self.verbose,
-        )
 
     def execute(self, context: Context) -> Any:
         """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end.
@@ -609,7 +521,7 @@ class DeltaMergeOperator(BaseOperator):
 
         templates = self.conf or {}
         if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned
-            raise DeltaMergeFailException(_CONF_AT_RUN_TIME)
+            raise DeltaMergeFailException(CONF_AT_RUN_TIME)
         self.statement = None  # values of the run stand in it: it is no template
         parent, template_fields, *others = args or (kwargs.pop("parent"), kwargs.pop("template_fields"))
         context = with_missing_dates(others.pop(0) if others else kwargs.pop("context"))

@@ -227,7 +227,7 @@ class Harness:
             yield self.runner.run(forced, folder / way, self.merge_ours)
 
     def _way_in_turn(self, case: Case) -> str:
-        """One way, another one for the same case at the next commit, so that all ways meet all cases in four."""
+        """One way, another one for the same case at the next commit, so that all ways meet all cases in a few."""
         ways = [*(self.ways or WAYS)]
         return ways[
             (self.turn + int(hashlib.sha256(f"{case.name} {case.statement}".encode()).hexdigest(), 16)) % len(ways)

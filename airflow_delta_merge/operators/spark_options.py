@@ -1,0 +1,125 @@
+"""What an operator says of the Spark that merges: where it runs, what it gets, as whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.arguments import to_plain
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+
+CONF_AT_RUN_TIME = (
+    "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
+    "time could set any property of Spark."
+)
+
+
+class SparkOptions(BaseOperator):
+    """The options of :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` for Spark.
+
+    A new option is added in this module alone: the hook passes all of them to Airflow's ``SparkSubmitHook`` under the
+    same names. Each is a parameter of its own, as Airflow's ``default_args`` and ``partial`` go by those of operators.
+
+    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
+        ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
+        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
+    :param conf: Spark properties; they go before the connection's and this package's own. Their names stand in the
+        DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names. (templated)
+    :param jars: further jars, comma-separated; Delta's own are always there. (templated)
+    :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
+    :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
+    :param executor_memory: memory of each executor, e.g. ``2g``.
+    :param executor_cores: cores of each executor.
+    :param num_executors: how many executors to start.
+    :param total_executor_cores: cores of all executors together, on a standalone master.
+    :param yarn_queue: the YARN queue of the application.
+    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker. (templated)
+    :param principal: as whom it logs in. (templated)
+    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose. (templated)
+    :param name: the name of the Spark application; by default DAG and task. (templated)
+    :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
+        beside the Python that runs Airflow.
+    :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
+    """
+
+    template_fields: Sequence[str] = (
+        "conf",
+        "jars",
+        "packages",
+        "keytab",
+        "principal",
+        "proxy_user",
+        "name",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        conn_id: str = "spark_default",
+        conf: Mapping[str, Any] | None = None,
+        jars: str | None = None,
+        packages: str | None = None,
+        driver_memory: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | None = None,
+        num_executors: int | None = None,
+        total_executor_cores: int | None = None,
+        yarn_queue: str | None = None,
+        keytab: str | None = None,
+        principal: str | None = None,
+        proxy_user: str | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        spark_binary: str | None = None,
+        verbose: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self.conf = to_plain(conf)
+        self.jars = jars
+        self.packages = packages
+        self.driver_memory = driver_memory
+        self.executor_memory = executor_memory
+        self.executor_cores = executor_cores
+        self.num_executors = num_executors
+        self.total_executor_cores = total_executor_cores
+        self.yarn_queue = yarn_queue
+        self.keytab = keytab
+        self.principal = principal
+        self.proxy_user = proxy_user
+        self.name = name
+        self.spark_binary = spark_binary
+        self.verbose = verbose
+        if self.conf is not None and not isinstance(self.conf, Mapping):
+            raise MergeConfigError(CONF_AT_RUN_TIME)
+
+    @cached_property
+    def hook(self) -> DeltaMergeHook:
+        """The hook, made (and its module imported) when the task runs."""
+        from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+
+        return DeltaMergeHook(
+            conn_id=self.conn_id,
+            conf=self.conf,
+            jars=self.jars,
+            packages=self.packages,
+            driver_memory=self.driver_memory,
+            executor_memory=self.executor_memory,
+            executor_cores=self.executor_cores,
+            num_executors=self.num_executors,
+            total_executor_cores=self.total_executor_cores,
+            yarn_queue=self.yarn_queue,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
+            name=self.name,
+            spark_binary=self.spark_binary,
+            verbose=self.verbose,
+        )
