@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-HOME = Path(tempfile.mkdtemp(prefix="airflow_delta_merge_tests_"))
+HOME = Path(tempfile.mkdtemp(prefix="tests_of_airflow_delta_merge_"))
 DAGS = Path(__file__).parent / "dags"
 
 SETTINGS = {

@@ -24,6 +24,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.connections.secrets import _secrets
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -485,7 +486,8 @@ def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPat
     masked: list[str] = []
     monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     source = {"path": "/in/day.csv?sig=abcdef", "options": {"password": "pa55word"}}
-    DeltaMergeHook(conf={"spark.some.token": "t0ken"})._mask_secrets(MergeConfig(**{**GOOD, "source": source}))
+    request = JobRequest(merges=MergeConfig(**{**GOOD, "source": source}))
+    DeltaMergeHook(conf={"spark.some.token": "t0ken"})._mask_secrets(request)
     assert sorted(masked) == ["abcdef", "pa55word", "t0ken"]
 
 

@@ -20,6 +20,7 @@ from airflow_delta_merge.engine.old_rows import native
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 from airflow_delta_merge.runtime.jars import delta_jars
 from tests.differential.both_engines import merged_as_by_the_builtin
+from tests.differential.foreign_tables import edit_log
 from tests.differential.meanwhile import Meanwhile
 from tests.differential.session_settings import session_settings
 from tests.session import SESSION_SETTINGS
@@ -113,6 +114,34 @@ def test_files_by_delta_rs_are_copied(spark: SparkSession, table: Path, tmp_path
         "MERGE INTO {t} t USING (SELECT id, 'new' AS v FROM VALUES (3L), (30L), (99L) AS s(id)) s ON t.id = s.id "
         f"{UPSERT}"
     )
+    assert COPIED in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+
+
+def test_an_empty_value_of_a_partition_becomes_null_as_by_the_builtin(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """delta-rs writes such values; Delta reads them as they are and writes NULL."""
+
+    def edit(add: dict[str, Any]) -> None:
+        add["partitionValues"]["p"] = ""
+
+    path = tmp_path / "t"
+    rows = spark.range(0, 3, 1, 1).selectExpr("X'61' AS p", "id")
+    rows.write.format("delta").partitionBy("p").save(str(path))
+    edit_log(path, edit)
+    merge = "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    with caplog.at_level("INFO", "airflow_delta_merge"):
+        merged_as_by_the_builtin(spark, path, tmp_path, merge)
+    assert "its partition has an empty value" in caplog.text
+
+
+def test_statistics_of_copies_have_numbers_as_delta_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    numbers = "1.7976931348623157E308D, -1.0E7D, 12345678.9D, 9999999.5D, 0.001D, -0.0001234D, 1.0E-300D, -0.0D, 100.0D"
+    rows = f"SELECT id, CAST(d AS FLOAT) AS f, d FROM range(2) CROSS JOIN (SELECT explode(array({numbers})) AS d)"
+    # A file for each number, so that each is a bound.
+    spark.sql(rows).repartition(9, "d").write.format("delta").save(str(path))
+    merge = "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
     assert COPIED in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
 
 

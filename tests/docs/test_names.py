@@ -31,6 +31,7 @@ def _documented() -> list[Any]:
     from airflow_delta_merge.contract.identity import MergeIdentity, application_id
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+    from airflow_delta_merge.operators.spark_options import SparkOptions
     from airflow_delta_merge.patterns import PATTERNS
     from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
     from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
@@ -39,7 +40,7 @@ def _documented() -> list[Any]:
     merges = [engine.merge, engine.merge_sql, engine.plan, delta.create_asset, delta.delta_asset, application_id]
     configs = [value for name, value in vars(config).items() if name in config.__all__ and callable(value)]
     tasks = [DeltaMergeHook, MergeIdentity, DeltaMergeOperator, DeltaMergeSensor, DeltaTableSensor, DeltaCommitTrigger]
-    return [*merges, *configs, *PATTERNS.values(), *tasks]
+    return [*merges, *configs, *PATTERNS.values(), *tasks, SparkOptions]
 
 
 def _parameters(called: Any) -> set[str]:

@@ -181,7 +181,7 @@ def _moment(micros: int, pattern: str, rest: str = "") -> str:
     return moment.strftime(pattern.replace("%Y", year)) + rest
 
 
-def _floating(value: float, type_: str) -> float | str:
+def _floating(value: float, type_: str) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -191,8 +191,18 @@ def _floating(value: float, type_: str) -> float | str:
         for digits in range(1, _DIGITS_OF_A_FLOAT):
             shorter = float(f"{value:.{digits}g}")
             if struct.pack("f", shorter) == struct.pack("f", value):
-                return shorter
-    return value
+                return Number(_as_java_writes(shorter))
+    return Number(_as_java_writes(value))
+
+
+def _as_java_writes(value: float) -> str:
+    """A number as ``Double.toString`` writes it: with an exponent from 10⁷ on and below 10⁻³."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if not any(digits) or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
 
 
 def _put(told: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

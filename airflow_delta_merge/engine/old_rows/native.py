@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -156,10 +156,12 @@ class _Job:
     file: FileToCopy
 
 
-def _reason_not_to_copy(terms: CopyTerms, paths: Iterable[Path | None]) -> str | None:
-    for path in paths:
+def _reason_not_to_copy(terms: CopyTerms, adds: Mapping[Path | None, dict[str, Any]]) -> str | None:
+    for path, add in adds.items():
         if path is None:
             return "a file has marked rows, or isn't in the table's folder"
+        if "" in add["partitionValues"].values():
+            return f"{path.name}: its partition has an empty value, of which Delta makes NULL when it writes the rows"
         try:
             reason = reason_not_to_copy(str(path), terms.columns, terms.may_have)
         except Exception as error:  # Spark may read what Arrow can't
