@@ -73,7 +73,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 test: java install $(CLASSES) ## The suite: every case against what Delta's own MERGE does, by one way of the engine each (ARGS="-k word" for a part)
 	@$(PYTEST) $(ARGS)
 
-test-all: java install $(CLASSES) ## The suite with the slow tests, and every case by every way of the engine
+test-all: java install $(CLASSES) $(INSTALLED_FOR_BENCH) $(INSTALLED_FOR_STORES) ## The suite with the slow tests, and every case by every way of the engine
 	@$(PYTEST) --slow --all-ways $(ARGS)
 
 oracle: java install $(CLASSES) ## Record what Delta's own MERGE does in each case that has no valid recording (ARGS=--fresh-oracle for all)

@@ -141,7 +141,9 @@ def test_cleared_while_deferred(airflow: Once) -> None:
     (airflow.control / "cleared.-1" / "hold").unlink()
     airflow.run_ended("once_deferrable", "cleared")
     assert (airflow.result("once_deferrable", "cleared")["version"], applied(table)) == (1, 1)
-    assert "Spark is ended, as" in airflow.logged("once_deferrable", "cleared")
+    # The trigger ends it, or the next try before Airflow cancels the trigger.
+    log = airflow.logged("once_deferrable", "cleared")
+    assert "Spark is ended, as" in log or "Ending the Spark application of an earlier try or execution" in log
 
 
 def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:
