@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
@@ -26,6 +26,7 @@ from airflow_delta_merge.hooks.errors import (
     raised_for_airflow,
     target_or_number,
 )
+from airflow_delta_merge.hooks.jdbc import databases_of
 from airflow_delta_merge.hooks.kept_application import KeptApplication
 from airflow_delta_merge.hooks.outcome import outcome_of, result_of, results_of
 from airflow_delta_merge.hooks.preparation import Preparation
@@ -244,7 +245,10 @@ class DeltaMergeHook(BaseHook):
         self._mask_secrets(merges)
         try:
             with raised_for_airflow(), staged(merges, identity) as staging:
-                self._running = submit = self.preparation.for_merge(staging, arguments, on_application)
+                databases = databases_of(merges)
+                self._running = submit = self.preparation.for_merge(
+                    staging, arguments, on_application, databases=databases
+                )
                 end = self._end_of(submit, staging)
                 told = {"killed": submit.killed, "exactly_once": identity is not None}
                 return outcome_of(end, _targets(merges), **told, conn_id=self.conn_id)
@@ -323,7 +327,9 @@ class DeltaMergeHook(BaseHook):
     ) -> SubmittedApplication:
         with staged(merges, identity) as staging:
             # It stays the one that is ended by on_kill: the task may be killed before it is deferred.
-            self._running = submit = self.preparation.for_merge(staging, arguments, on_application, waits=False)
+            self._running = submit = self.preparation.for_merge(
+                staging, arguments, on_application, databases=databases_of(merges), waits=False
+            )
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
             submit.end_on_cluster()  # YARN may have taken it all the same
@@ -335,14 +341,19 @@ class DeltaMergeHook(BaseHook):
     def _start_here(self, merges: Merges, identity: MergeIdentity | None, arguments: list[str]) -> KeptApplication:
         staging = stage(merges, identity)
         try:
-            submit = self.preparation.for_merge(staging, arguments, None, parent=KEEPER_PID)
+            databases = databases_of(merges)
+            submit = self.preparation.for_merge(staging, arguments, None, databases=databases, parent=KEEPER_PID)
             command = submit.command(str(staging.application))
             found = self._find(identity, staging, command)
             if found is not None:
                 remove_folder(staging.folder)
                 self._kept = found
                 return found
-            secrets_in = [json.loads(to_json(merges)), *self.preparation.given_properties()]
+            secrets_in = [
+                json.loads(to_json(merges)),
+                *self.preparation.given_properties(),
+                *map(asdict, databases.values()),
+            ]
             self._kept = KeptApplication(staging.folder)
             submit.open_log()
             return KeptApplication.start(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.class_archive import archive_options
 from airflow_delta_merge.hooks.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
 from airflow_delta_merge.hooks.connection import ConnectionSettings, find_connection
+from airflow_delta_merge.hooks.jdbc import NO_DATABASES, spark_properties
 from airflow_delta_merge.hooks.policy import ConnectionPolicy
 from airflow_delta_merge.hooks.spark_submit import SparkSubmit
 from airflow_delta_merge.jars import delta_jars
@@ -20,6 +21,7 @@ from airflow_delta_merge.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PR
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
+    from airflow_delta_merge.config.jdbc_access import JdbcAccess
     from airflow_delta_merge.hooks.spark_application import SparkApplication
     from airflow_delta_merge.hooks.staging import Staging
 
@@ -80,6 +82,7 @@ class Preparation:
         arguments: Sequence[str],
         on_application: Callable[[SparkApplication], None] | None = None,
         *,
+        databases: Mapping[str, JdbcAccess] = NO_DATABASES,
         parent: str | None = None,
         waits: bool = True,
     ) -> SparkSubmit:
@@ -88,6 +91,7 @@ class Preparation:
         :param staging: the merge's files; properties are added to them.
         :param arguments: the job's, beside those that name files.
         :param on_application: called when the Spark application has started.
+        :param databases: by connection, the databases that its sources are in.
         :param parent: the process with which the job ends, if it runs here; this one by default.
         :param waits: whether it waits for the end of an application whose driver runs on the cluster.
         :raises DeltaMergeError: when anything is missing that it needs.
@@ -101,7 +105,7 @@ class Preparation:
             submit.send(staging, arguments, ClusterMode.of(self.settings, staging, on_yarn=on_yarn, waits=waits))
         else:
             submit.keep_here(staging, arguments, parent or str(os.getpid()))
-        self._equip(submit, staging)
+        self._equip(submit, staging, databases)
         return submit
 
     def for_result(self, staging: Staging, cluster_mode: ClusterMode) -> SparkSubmit:
@@ -127,11 +131,11 @@ class Preparation:
             on_application=on_application,
         )
 
-    def _equip(self, submit: SparkSubmit, staging: Staging) -> None:
+    def _equip(self, submit: SparkSubmit, staging: Staging, databases: Mapping[str, JdbcAccess] = NO_DATABASES) -> None:
         """Give it Java, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
-        staging.write_properties(self._properties(submit, staging))
+        staging.write_properties(self._properties(submit, staging) | spark_properties(databases))
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]
