@@ -138,6 +138,10 @@ class StoreAccessError(DeltaMergeError):
     """A connection to an object store is missing, or its fields ask for something that isn't supported."""
 
 
+class JdbcConnectionError(DeltaMergeError):
+    """The connection of a JDBC source is missing, or lacks something that Spark needs."""
+
+
 class JavaError(DeltaMergeError):
     """Java is missing, doesn't start, or has a version that Spark and Delta don't run on."""
 

@@ -22,6 +22,7 @@ from airflow_delta_merge.config.clauses import (
 )
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.guards import GUARDED_COUNTS, MergeGuards
+from airflow_delta_merge.config.jdbc_source import JdbcSource
 from airflow_delta_merge.config.merge_config import MergeConfig
 from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.config.merge_statement import MergeStatement
@@ -37,6 +38,7 @@ __all__ = [
     "ClauseAction",
     "ClauseKind",
     "CreateTable",
+    "JdbcSource",
     "MergeClause",
     "MergeConfig",
     "MergeEngine",

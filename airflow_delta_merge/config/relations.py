@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
 from airflow_delta_merge.config.checks import check_keys, option_text, require_text
+from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
 
@@ -65,6 +66,7 @@ _FORMAT_OF_SUFFIX = {
 }
 #: Formats whose files SQL can name as they are: ``parquet.`/in/day` ``.
 FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
+_NO_PATH = "A source of the format jdbc has no path: give conn_id, and a table or a query."
 _PARTS_OF_A_SOURCE = (
     "query",
     "table",
@@ -81,7 +83,7 @@ _PARTS_OF_A_SOURCE = (
 
 @dataclass(frozen=True)
 class MergeSource:
-    """The rows to merge: a query, a table or files (exactly one of the three).
+    """The rows to merge: a query, a table, files or what a database has (exactly one of these).
 
     :param query: a ``SELECT`` (or ``WITH``, ``VALUES``, ``FROM``) statement.
     :param table: a table or view by name.
@@ -95,6 +97,7 @@ class MergeSource:
     :param max_bad_rows: with ``skip`` and ``keep``: how many there may be before the merge fails, as a count or as a
         fraction below 1 of all rows.
     :param bad_rows_path: with ``keep``: path of the Delta table to which they are added; it is made if it is missing.
+    :param jdbc: a table or a query of a database.
     """
 
     query: str | None = None
@@ -106,14 +109,24 @@ class MergeSource:
     bad_rows: str | None = None
     max_bad_rows: int | float | None = None
     bad_rows_path: str | None = None
+    jdbc: JdbcSource | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(self.paths))
         options = self.options.items() if isinstance(self.options, Mapping) else self.options
         object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
-        given = [self.query is not None, self.table is not None, bool(self.paths)]
+        given = [self.query is not None, self.table is not None, bool(self.paths), self.jdbc is not None]
         if sum(given) != 1:
             raise MergeConfigError("A merge source is either a query, a table or paths; give exactly one.")
+        self._check_parts()
+        if self.paths and self.format is None:
+            object.__setattr__(self, "format", _guess_format(self.paths[0]))
+        if self.jdbc is not None:
+            object.__setattr__(self, "format", JDBC)
+        if (found := self.bad_rows_rule) is not None:
+            object.__setattr__(self, "max_bad_rows", found.most)
+
+    def _check_parts(self) -> None:
         if self.query is not None:
             require_text(self.query, "the source's query")
         if self.select is not None:
@@ -122,12 +135,10 @@ class MergeSource:
             parse_multipart(require_text(self.table, "the source's table name"))
         for path in self.paths:
             require_text(path, "a path of the source")
-        if not self.paths and (self.format is not None or self.options):
+        if not self.paths and (self.options or (self.format is not None and self.jdbc is None)):
             raise MergeConfigError("A source's format and options go with a path, not with a query or a table.")
-        if self.paths and self.format is None:
-            object.__setattr__(self, "format", _guess_format(self.paths[0]))
-        if (found := self.bad_rows_rule) is not None:
-            object.__setattr__(self, "max_bad_rows", found.most)
+        if self.paths and str(self.format).lower() == JDBC:
+            raise MergeConfigError(_NO_PATH)
 
     @property
     def bad_rows_rule(self) -> BadRows | None:
@@ -176,6 +187,11 @@ class MergeSource:
 
     @classmethod
     def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:
+        if str(value.get("format")).lower() == JDBC:
+            if value.keys() & {"path", "paths"}:
+                raise MergeConfigError(_NO_PATH)
+            parts = {name: part for name, part in value.items() if name not in ("format", "select")}
+            return cls(jdbc=JdbcSource.of(parts), select=value.get("select"))
         check_keys(value, "source", optional=_PARTS_OF_A_SOURCE)
         if "path" in value and "paths" in value:
             raise MergeConfigError("A merge source has either path or paths, not both.")
@@ -200,7 +216,9 @@ class MergeSource:
 
     @property
     def needs_view(self) -> bool:
-        """Whether the files must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
+        """Whether the rows must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
+        if self.jdbc is not None:
+            return True
         plain = self.format in FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
         return bool(self.paths) and (not plain or self.bad_rows_rule is not None)
 
@@ -221,6 +239,9 @@ class MergeSource:
             return f"(\n{self.query}\n)"
         if self.table is not None:
             return quote_multipart(parse_multipart(self.table))
+        if self.jdbc is not None:
+            read = (self.jdbc.table or self.jdbc.query or "").replace("*/", "* /")
+            return f"{JDBC}.{quote_identifier(self.jdbc.conn_id)} /* {read} */"
         assert self.format is not None
         files = f"{quote_identifier(self.format)}.{quote_identifier(self.paths[0])}"
         if not self.needs_view or (len(self.paths) == 1 and self.format == "json" and not self.options):
@@ -235,6 +256,8 @@ class MergeSource:
             return {"query": self.query, **select}
         if self.table is not None:
             return {"table": self.table, **select}
+        if self.jdbc is not None:
+            return {"format": JDBC, **self.jdbc.to_dict(), **select}
         more = {**select, **bad_rows_parts(self.bad_rows, self.max_bad_rows, self.bad_rows_path)}
         return {"paths": list(self.paths), "format": self.format, "options": dict(self.options), **more}
 

@@ -1,5 +1,7 @@
 """A merge's source files as a view of their good rows: bad ones make the merge fail, are left out, or kept elsewhere.
 
+Rows of a database become a view here, too.
+
 Spark reports bad rows of JSON and CSV only in a column with their text. Queries that don't read it get rows of NULLs.
 So the files are read with that column, which neither the view nor any target has.
 """
@@ -20,6 +22,7 @@ from pyspark.sql.types import StringType, StructType
 
 from airflow_delta_merge.engine.delta_jvm.errors import merge_error
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
+from airflow_delta_merge.engine.jdbc_source import jdbc_rows
 from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
 from airflow_delta_merge.identifiers import quote_identifier
 
@@ -61,7 +64,7 @@ class SourceRelation:
 def source_relation(
     gateway: Gateway, config: MergeConfig, identity: MergeIdentity | None, *, keeps_rows: bool
 ) -> Iterator[SourceRelation]:
-    """A temporary view over the source's files, where SQL cannot express how to read them.
+    """A temporary view over the source's rows, where SQL cannot express how to read them.
 
     :param identity: who merges, by which bad rows are kept once however often the merge is tried.
     :param keeps_rows: whether bad rows are kept where the source says so, not only counted.
@@ -72,6 +75,10 @@ def source_relation(
     if not source.needs_view:
         yield SourceRelation()
         return
+    if source.jdbc is not None:
+        with jdbc_rows(gateway, source.jdbc) as rows, _view(gateway, rows) as view:
+            yield SourceRelation(view)
+        return
     reader = gateway.spark.read.format(source.format or "").options(**source.reader_options)
     rule, num_bad, files = source.bad_rows_rule, 0, None
     if rule is None:
@@ -81,15 +88,23 @@ def source_relation(
         rows = files.good_rows
         if rule.action != "fail":
             num_bad = files.leave_out(identity if keeps_rows else None, keeps_rows=keeps_rows)
+    with _view(gateway, rows) as view:
+        try:
+            yield SourceRelation(view, num_bad)
+        except (MergeExecutionError, PySparkException) as error:
+            known = error if isinstance(error, MergeExecutionError) else merge_error(error)
+            if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
+                files.raise_for_bad_rows(error)
+            raise
+
+
+@contextmanager
+def _view(gateway: Gateway, rows: DataFrame) -> Iterator[str]:
+    """A temporary view of rows, by its quoted name."""
     view = f"merge_source_{uuid.uuid4().hex}"
     rows.createOrReplaceTempView(view)
     try:
-        yield SourceRelation(quote_identifier(view), num_bad)
-    except (MergeExecutionError, PySparkException) as error:
-        known = error if isinstance(error, MergeExecutionError) else merge_error(error)
-        if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
-            files.raise_for_bad_rows(error)
-        raise
+        yield quote_identifier(view)
     finally:
         gateway.spark.catalog.dropTempView(view)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
@@ -289,7 +289,11 @@ class DeltaMergeHook(BaseHook):
                 remove_folder(staging.folder)
                 self._kept = found
                 return found
-            secrets_in = [json.loads(request.to_json()), *self.preparation.given_properties()]
+            secrets_in = [
+                json.loads(request.to_json()),
+                *self.preparation.given_properties(),
+                *map(asdict, self.preparation.databases.values()),
+            ]
             self._kept = KeptApplication(staging.folder)
             submit.open_log()
             return KeptApplication.start(

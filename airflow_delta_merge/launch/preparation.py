@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta_merge.connections.jdbc import databases_of, spark_properties
 from airflow_delta_merge.connections.policy import ConnectionPolicy
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
@@ -21,6 +22,7 @@ from airflow_delta_merge.runtime.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
+    from airflow_delta_merge.config.jdbc_access import JdbcAccess
     from airflow_delta_merge.contract.request import JobRequest
     from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.launch.staging import Staging
@@ -38,6 +40,7 @@ class Preparation:
     :param conn_id: the connection.
     :param conf: Spark properties; they go before the connection's.
     :param arguments: those of :class:`~airflow_delta_merge.launch.spark_submit.SparkSubmit`.
+    :ivar databases: by connection, the databases of the sources of the merge that is prepared.
     :ivar expected_seconds: how long what is merged next will take about, without Spark's start; None if nobody knows.
     """
 
@@ -45,6 +48,7 @@ class Preparation:
         self.conn_id = conn_id
         self.conf = dict(conf)
         self.expected_seconds: float | None = None
+        self.databases: Mapping[str, JdbcAccess] = {}
         self._arguments = {**arguments, "conn_id": conn_id}
 
     @cached_property
@@ -99,6 +103,7 @@ class Preparation:
         :raises DeltaMergeError: when anything is missing that it needs.
         """
         submit = self._new(staging, on_application)
+        self.databases = databases_of(request.each_merge)
         staging.write_request(replace(request, allowed_locations=self._policy.allowed_locations))
         if submit.is_cluster:
             check_cluster_mode(self.conn_id, submit.master, self.settings)
@@ -136,7 +141,7 @@ class Preparation:
         """Give it Java, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
-        staging.write_properties(self._properties(submit, staging))
+        staging.write_properties(self._properties(submit, staging) | spark_properties(self.databases))
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
             submit.java_options += [*archive_options(java_version), *self._compiler_options()]

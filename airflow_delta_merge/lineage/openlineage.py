@@ -12,7 +12,7 @@ from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget, statements_to_sql
 from airflow_delta_merge.config.relations import FORMATS_WITHOUT_OPTIONS
 from airflow_delta_merge.lineage.columns import ReadDatasets, column_lineage_facet, schema_facet, symlinks_facet
-from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_path, dataset_of_uri
+from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_jdbc, dataset_of_path, dataset_of_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 
+    from airflow_delta_merge.config import JdbcSource
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
 
@@ -100,19 +101,38 @@ def _inputs(config: MergeConfig | MergeStatement) -> Iterator[tuple[str, str]]:
     source = config.source
     if source.query is not None:
         yield from _tables_of(source.query)
+    if source.jdbc is not None:
+        yield from _in_database(source.jdbc)
     if source.table is not None:
         yield dataset_of_uri(delta_asset(MergeTarget(table=source.table)).uri)
     found = (dataset_of_path(_without_pattern(path)) for path in source.paths)
     yield from dict.fromkeys(dataset for dataset in found if dataset is not None)
 
 
-def _tables_of(sql: str) -> Iterator[tuple[str, str]]:
-    """What a query or a statement reads, as far as it stands there; what a view reads doesn't."""
+def _in_database(source: JdbcSource) -> Iterator[tuple[str, str]]:
+    """The tables that a database's query reads, or the one that the source names."""
+    from airflow_delta_merge.connections.jdbc import access_of
+    from airflow_delta_merge.exceptions import JdbcConnectionError
+
+    tables = [source.table] if source.table is not None else _names_in(str(source.query), "ansi")
+    try:
+        url = access_of(source.conn_id).url
+    except JdbcConnectionError:  # the merge says so
+        return
+    found = (dataset_of_jdbc(url, table) for table in tables)
+    yield from (dataset for dataset in found if dataset is not None)
+
+
+def _names_in(sql: str, dialect: str) -> list[str]:
     from openlineage_sql import parse
 
-    parsed = parse([sql], dialect="databricks")
-    for table in parsed.in_tables if parsed is not None else ():
-        name = table.qualified_name
+    parsed = parse([sql], dialect=dialect)
+    return [str(table.qualified_name) for table in (parsed.in_tables if parsed is not None else ())]
+
+
+def _tables_of(sql: str) -> Iterator[tuple[str, str]]:
+    """What a query or a statement reads, as far as it stands there; what a view reads doesn't."""
+    for name in _names_in(sql, "databricks"):
         first, _, path = name.partition(".")
         if first.lower() in FORMATS_WITHOUT_OPTIONS and "/" in path:
             dataset = dataset_of_path(_without_pattern(path))

@@ -24,6 +24,7 @@ from airflow_delta_merge.config import (
     SourceDedupe,
     SourceExpectations,
 )
+from airflow_delta_merge.config.jdbc_source import JDBC
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_source, as_target, spark_path
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
@@ -70,6 +71,8 @@ _INTERVAL = {
 }
 # What a source says of bad rows; where the last one lies is a text in any case.
 _OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
+# What stands for parts of a JDBC source whose values only the run knows.
+_STAND_INS_OF_JDBC = {"num_partitions": 2, "fetch_size": 1}
 # Whole days in any zone.
 _SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
 
@@ -255,6 +258,8 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
 
 def _known_source(given: Any, filled: Any) -> Any:
     """The source, of which what it says of bad rows can be checked as far as it is known."""
+    if isinstance(given, Mapping) and isinstance(filled, Mapping) and str(given.get("format")).lower() == JDBC:
+        return _known_jdbc(given)
     if not isinstance(given, Mapping) or not isinstance(filled, Mapping) or not given.keys() & set(_OF_BAD_ROWS):
         return filled
     if any(is_unknown(given.get(name)) for name in _OF_BAD_ROWS[:2]):
@@ -265,6 +270,17 @@ def _known_source(given: Any, filled: Any) -> Any:
     is_named = not is_unknown(format_) if format_ is not None else not any(is_unknown(path) for path in paths)
     # The name of a file that only the run knows doesn't tell its format yet.
     return filled if is_named else {**filled, "format": "json"}
+
+
+def _known_jdbc(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A JDBC source, in which names and numbers stand for what only the run knows."""
+    known = {
+        name: _STAND_INS_OF_JDBC.get(name, "template") if is_unknown(part) else part for name, part in source.items()
+    }
+    for name, other in (("lower_bound", "upper_bound"), ("upper_bound", "lower_bound")):
+        if is_unknown(source.get(name)):
+            known[name] = 0 if is_unknown(source.get(other)) else source.get(other)
+    return known
 
 
 def _known_window(window: Any) -> Any:

@@ -94,9 +94,10 @@ class DeltaMergeOperator(SparkOptions):
         (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``), which may say what becomes of
-        bad rows; also an ``ObjectStoragePath`` or an asset, the name of a ``.sql`` file with a query, or what an
-        upstream task returned of all these. (templated)
+        (``{"path": "/in/day.csv", "options": {"header": True}}``), which may say what becomes of bad rows, or name a
+        database (``{"format": "jdbc", "conn_id": "shop", "table": "public.orders"}``, see
+        :class:`~airflow_delta_merge.config.JdbcSource`); also an ``ObjectStoragePath`` or an asset, the name of a
+        ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from

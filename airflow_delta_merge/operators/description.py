@@ -122,6 +122,9 @@ def _source(source: MergeSource) -> str:
         found = f"({_short(source.query)})"
     elif source.table is not None:
         found = source.table
+    elif source.jdbc is not None:
+        read = source.jdbc.table or f"({_short(source.jdbc.query or '')})"
+        found = f"{read}, by the connection {source.jdbc.conn_id}"
     else:
         more = f" and {len(source.paths) - 1} more" if len(source.paths) > 1 else ""
         found = f"{source.paths[0]}{more} ({source.format})"

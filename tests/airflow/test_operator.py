@@ -474,7 +474,7 @@ def test_a_password_inside_a_url_is_hidden_where_airflow_shows_it() -> None:
     from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
 
     url = "jdbc:postgresql://db/shop?user=ada&password={{ conn_password }}"
-    merge = operator(source={"path": "/in", "format": "jdbc", "options": {"url": url}}, name="merge")
+    merge = operator(source={"path": "/in", "format": "other", "options": {"url": url}}, name="merge")
     merge.render_template_fields({"conn_password": "pa55word-of-this-test"})
     shown = json.dumps(_serialize_rendered_fields(merge))
     assert "user=ada&password=***" in shown

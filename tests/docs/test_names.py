@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from airflow_delta_merge.config import GUARDED_COUNTS
+from airflow_delta_merge.config import GUARDED_COUNTS, JdbcSource
 from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.runtime.jars import DELTA_VERSION
 from tests.docs.pages import PAGES, ROOT, prose
 
 PACKAGE = ROOT / "airflow_delta_merge"
-COUNTS = {field.name for cls in (MergeResult, MergePlan) for field in fields(cls)} | set(GUARDED_COUNTS)
+COUNTS = {field.name for cls in (MergeResult, MergePlan, JdbcSource) for field in fields(cls)} | set(GUARDED_COUNTS)
 
 
 def _documented() -> list[Any]:

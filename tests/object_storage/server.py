@@ -18,16 +18,19 @@ def serving(
     *commands: Sequence[str],
     is_up: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
+    user: str | None = None,
 ) -> Iterator[None]:
     """Run programs that make up a server, and wait until it is up.
 
     :param log: where their output goes.
     :param is_up: asked until it says so.
     :param environment: theirs; by default this process's.
+    :param user: as whom they run; by default as this process.
     """
     with log.open("wb") as output:
         processes = [
-            subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=ROOT) for command in commands
+            subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=ROOT, user=user)
+            for command in commands
         ]
         try:
             deadline = time.monotonic() + SECONDS_TO_START

@@ -253,11 +253,11 @@ class ResolvedMerge:
 
     @cached_property
     def reads_whole_files(self) -> bool:
-        """Whether the source is a table or files of which every row is taken."""
+        """Whether the source is a table or files of which every row is taken; a database's rows have no known size."""
         plan = self.command.source()
         while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
             plan = plan.child()
-        return name == "LogicalRelation"
+        return name == "LogicalRelation" and _class_name(plan.relation()) != "JDBCRelation"
 
     @cached_property
     def estimated_source_bytes(self) -> int:

@@ -1,0 +1,158 @@
+"""The rows of a database as a merge's source: a table or a query, which Spark reads over JDBC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from airflow_delta_merge.config.checks import check_keys, option_text, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+
+#: The format of a source that is read over JDBC.
+JDBC = "jdbc"
+#: Rows that travel at a time. Drivers have defaults of their own: Oracle's is 10, and Postgres' is all rows.
+DEFAULT_FETCH_SIZE = 1000
+
+# Spark's options for what a source says by another name, or only its connection may say: with a url of its own a
+# source could send the connection's password to another host.
+_OTHERWISE = {
+    **dict.fromkeys(("url", "user", "password", "driver"), "the connection gives it"),
+    "dbtable": "use table or query",
+    "query": "use the source's own query",
+    "partitioncolumn": "use partition_column",
+    "lowerbound": "use lower_bound",
+    "upperbound": "use upper_bound",
+    "numpartitions": "use num_partitions",
+    "fetchsize": "use fetch_size",
+}
+_PARTS_OF_A_NAME = r'(?:"[^"]+"|`[^`]+`|\[[^\]]+\]|[\w$#@-]+)'
+_NAME = re.compile(rf"{_PARTS_OF_A_NAME}(?:\.{_PARTS_OF_A_NAME})*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JdbcSource:
+    """A table or a query of a database, which an Airflow connection names.
+
+    :param conn_id: the Airflow connection. It is read on the worker; login and password go to Spark by its private
+        properties.
+    :param table: a table or view as the database names it: ``shop.orders``.
+    :param query: a query in the database's own SQL, in place of a table.
+    :param partition_column: the column by whose values the rows are read in several parts: a number, a date or a
+        timestamp.
+    :param lower_bound: from where on the column's values are divided. Rows beyond the bounds are read, too. Without
+        bounds the database is asked for the least and the greatest value.
+    :param upper_bound: up to where.
+    :param num_partitions: how many parts there are; each is a query of its own.
+    :param fetch_size: rows that travel at a time. (Default: 1000)
+    :param options: further options of Spark's JDBC reader, as pairs of (name, value).
+    :raises MergeConfigError: when it can't be meant so.
+    """
+
+    conn_id: str
+    table: str | None = None
+    query: str | None = None
+    partition_column: str | None = None
+    lower_bound: int | str | None = None
+    upper_bound: int | str | None = None
+    num_partitions: int | None = None
+    fetch_size: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        require_text(self.conn_id, "a JDBC source's conn_id")
+        if (self.table is None) == (self.query is None):
+            raise MergeConfigError("A JDBC source is either a table or a query; give exactly one.")
+        if self.query is not None:
+            object.__setattr__(self, "query", require_text(self.query, "a JDBC source's query").strip().rstrip(";"))
+        elif not _NAME.fullmatch(require_text(self.table, "a JDBC source's table")):
+            raise MergeConfigError(f"table is {self.table!r}, which is not a table's name: use query for a statement.")
+        options = self.options.items() if isinstance(self.options, Mapping) else self.options
+        object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
+        self._refuse_options()
+        for name in ("num_partitions", "fetch_size"):
+            object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
+        for name in ("lower_bound", "upper_bound"):
+            object.__setattr__(self, name, _bound(name, getattr(self, name)))
+        self._check_partitions()
+
+    def _refuse_options(self) -> None:
+        for name, _ in self.options:
+            if otherwise := _OTHERWISE.get(name.lower()):
+                raise MergeConfigError(f"A JDBC source's options have no {name}: {otherwise}.")
+
+    def _check_partitions(self) -> None:
+        bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
+        given = {name: value for name, value in bounds.items() if value is not None}
+        if self.partition_column is None:
+            given |= {} if self.num_partitions is None else {"num_partitions": self.num_partitions}
+            if given:
+                raise MergeConfigError(
+                    f"{' and '.join(given)} have no partition_column to divide: name one, or leave them out."
+                )
+            return
+        require_text(self.partition_column, "partition_column")
+        if self.num_partitions is None:
+            raise MergeConfigError(
+                f"partition_column is {self.partition_column!r} without num_partitions: say in how many parts Spark "
+                "reads, or leave it out."
+            )
+        if len(given) == 1:
+            raise MergeConfigError(
+                f"{next(iter(given))} stands alone: give both lower_bound and upper_bound, or neither to have the "
+                "database asked for them."
+            )
+        if given and _are_reversed(self.lower_bound, self.upper_bound):
+            raise MergeConfigError(
+                f"lower_bound is {self.lower_bound!r} and upper_bound {self.upper_bound!r}: give the lower one first."
+            )
+
+    @classmethod
+    def of(cls, value: JdbcSource | Mapping[str, Any]) -> JdbcSource:
+        """Read one from a dict of the parameters."""
+        if isinstance(value, JdbcSource):
+            return value
+        check_keys(
+            value,
+            "source of the format jdbc",
+            required=("conn_id",),
+            optional=tuple(name for name in cls.__dataclass_fields__ if name != "conn_id"),
+        )
+        return cls(**{**value, "options": tuple(dict(value.get("options") or {}).items())})
+
+    @property
+    def relation(self) -> str:
+        """What the database selects from."""
+        # A comment may end the query; and Oracle knows no AS here.
+        return str(self.table) if self.query is None else f"({self.query}\n) source_rows"
+
+    def to_dict(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "options"}
+        options = {"options": dict(self.options)} if self.options else {}
+        return {name: value for name, value in given.items() if value is not None} | options
+
+
+def _whole_number(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    text = str(value).strip()  # also a template's
+    if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
+        raise MergeConfigError(f"{name} is {value!r}: give a whole number of 1 or more.")
+    return int(text)
+
+
+def _bound(name: str, value: Any) -> int | str | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat(*([" "] if hasattr(value, "hour") else []))
+    if isinstance(value, str) and value.strip():
+        text = value.strip()
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
+    raise MergeConfigError(f"{name} is {value!r}: give a whole number, a date or a timestamp.")
+
+
+def _are_reversed(lower: Any, upper: Any) -> bool:
+    return isinstance(lower, int) == isinstance(upper, int) and lower > upper
