@@ -100,7 +100,7 @@ def test_a_commit_without_a_record_fails_as_stale(spark: SparkSession, table: Pa
     session.conf.set("spark.databricks.delta.write.txnAppId", "a")
     session.conf.set(TXN_VERSION, "64")
     session.sql(statement(table, UPSERT)).collect()
-    with pytest.raises(StaleMergeError, match="what it did isn't known"):
+    with pytest.raises(StaleMergeError, match="its result is unknown"):
         merged(spark, table, generation=64)
     assert versions(table) == 2
 
@@ -164,6 +164,6 @@ def test_options_checked_before_the_commit_are_refused(
     spark: SparkSession, table: Path, guards: dict[str, object], locations: list[str] | None, option: str
 ) -> None:
     config = MergeStatement(sql=statement(table, UPSERT), engine="builtin", guards=guards)  # type: ignore[arg-type]
-    with pytest.raises(MergeConfigError, match=f"^{option} needs a look at the merge before it is committed"):
+    with pytest.raises(MergeConfigError, match=f"^{option} needs a check before the commit"):
         merge(spark, config, allowed_locations=locations)
     assert versions(table) == 1

@@ -133,7 +133,7 @@ def refused(harness: EngineHarness, table: str, path: Path) -> None:
 def without_guards(harness: EngineHarness, table: str, path: Path) -> None:
     """What Delta's statement can't be held to is refused beforehand."""
     for guards in ({"fail_if": {"num_updated_rows": 2}}, {"on_empty_source": "fail"}):
-        with pytest.raises(MergeConfigError, match="before it is committed"):
+        with pytest.raises(MergeConfigError, match="needs a check before the commit"):
             merged(harness, table, guards=guards)
     assert len([*(path / "_delta_log").glob("*.json")]) == 2
 
