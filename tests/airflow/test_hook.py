@@ -136,7 +136,7 @@ def test_master_unreachable(table: Path, connection: Callable[[str], None]) -> N
     ("text", "sentence"),
     [
         ('{"conn_type": "spark", "host": "spark://h:7077", "extra": {"deploy-mode": "cluster"}}', "deploy mode client"),
-        ('{"conn_type": "spark"}', "put one into its host"),
+        ('{"conn_type": "spark"}', "Set its host"),
     ],
 )
 def test_connection_that_cannot_do(table: Path, connection: Callable[[str], None], text: str, sentence: str) -> None:

@@ -146,7 +146,7 @@ def test_our_engine_does_nothing_there(spark: SparkSession, table: Path) -> None
     sql = statement(table, UPSERT)
     for refused in (lambda: merge(spark, MergeStatement(sql=sql)), lambda: merge_sql(spark, sql),
                     lambda: plan(spark, MergeStatement(sql=sql, engine="builtin"))):  # fmt: skip
-        with pytest.raises(MergeConfigError, match='engine="builtin" lets Delta'):
+        with pytest.raises(MergeConfigError, match='or set engine="builtin" to run Delta'):
             refused()
     assert versions(table) == 1
 

@@ -78,7 +78,7 @@ def folders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         ({"target": "file://localhost$IN/t"}, UNDER_NONE),
         ({"target": "hdfs://somewhere$IN/t"}, UNDER_NONE),
         ({"target": "$IN_too/t"}, UNDER_NONE),
-        ({"target": "data/t"}, "begins nowhere"),
+        ({"target": "data/t"}, "is relative"),
         ({"target": "named_out"}, UNDER_NONE),
         ({"target": "$OUT/new", "create_table": True}, UNDER_NONE),
         ({"target": "new_by_name", "create_table": True}, "Set the target's path instead"),
