@@ -1,6 +1,6 @@
-"""The two-phase merge engine on Delta tables: Delta's results, from plans of our own.
+"""The two-phase merge engine for Delta tables: the same results as Delta's MERGE, from our own plans.
 
-It travels to clusters as a py-file, so it imports only the standard library, pyspark and py4j.
+It is shipped to clusters as a py-file, so it imports only the standard library, pyspark and py4j.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bounds of a merge: which files it may read and write, whatever its config or statement says.
+"""Restricts which files a merge may read and write, whatever its config or statement says.
 
-Looked at twice. Before Spark looks anything up, for the paths that the config and its SQL name; Spark reads files
-already to learn their columns. And once the statement is resolved, for all that names and views turned out to be.
+It checks twice. First, before Spark looks anything up, the paths in the config and its SQL: Spark already reads files
+to learn their columns. Second, once the statement is resolved, the locations behind all names and views.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from airflow_delta_merge.exceptions import MergeConfigError
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
 
-# A slash within braces, by which a pattern's parts make `..` only when it is expanded.
+# A slash within braces: the pattern may contain `..` only after it is expanded.
 _SLASH_IN_BRACES = re.compile(r"\{[^}]*/")
-# Options that set the file system up (fs.s3a.endpoint) or name another file (avroSchemaUrl, rowValidationXSDPath).
+# Options that configure the file system (fs.s3a.endpoint) or name another file (avroSchemaUrl, rowValidationXSDPath).
 _REACHING_OPTION = re.compile(r"\.|(?<!^base)(url|path)s?$", re.IGNORECASE)
 
 
 class AllowedLocations:
-    """Holds a merge to folders.
+    """Restricts a merge to folders.
 
     :param gateway: the session's JVM.
-    :param locations: paths from the root or URIs; what lies at or under one of them is allowed.
+    :param locations: absolute paths or URIs; everything at or under one of them is allowed.
     """
 
     def __init__(self, gateway: Gateway, locations: Sequence[str]) -> None:
         self._gateway = gateway
-        self._told = ", ".join(locations) or "there are none"
+        self._described = ", ".join(locations) or "there are none"
         self._allowed = [qualified(gateway, location) for location in locations]
 
     def check_config(self, config: MergeConfig | MergeStatement, expressions: Iterable[str]) -> None:
-        """Look at a merge's texts and paths, before anything is read.
+        """Check a merge's texts and paths before anything is read.
 
         :param expressions: its conditions and values.
-        :raises MergeConfigError: when a path is not allowed, or something in the SQL runs code.
+        :raises MergeConfigError: when a path is not allowed, or the SQL runs code.
         """
         if isinstance(config, MergeStatement):
             self._check_text(config.sql)
@@ -60,23 +60,23 @@ class AllowedLocations:
             self._check_text(expression, expression=True)
 
     def check_merge(self, merge: ResolvedMerge) -> None:
-        """Look at where all lies that a resolved merge reads and writes.
+        """Check every location that a resolved merge reads or writes.
 
-        :raises MergeConfigError: when some of it is not allowed.
+        :raises MergeConfigError: when a location is not allowed.
         """
         for location in locations_of_merge(self._gateway, merge):
             self._check_path(location)
 
     def check_new_table(self, target: MergeTarget, source: JavaObject) -> None:
-        """Look at what a target is about to be made from.
+        """Check the source of a target that is about to be created.
 
         :param source: the source's analysed plan.
-        :raises MergeConfigError: when it is not allowed, or the table's place isn't known.
+        :raises MergeConfigError: when a location is not allowed, or the new table's location isn't known.
         """
         if target.path is None:
             raise MergeConfigError(
-                f"The table {target.table} is to be made where the catalog wants it, which need not be under "
-                "allowed_locations: give the target as a path, or make the table first."
+                f"The catalog would choose the location of the new table {target.table}, which may be outside "
+                "allowed_locations. Set the target's path instead, or create the table first."
             )
         for location in locations_of(self._gateway, source):
             self._check_path(location)
@@ -85,8 +85,8 @@ class AllowedLocations:
         if source.needs_view:
             if str(source.format).lower() not in FILE_FORMATS:
                 raise MergeConfigError(
-                    f"The source's format {source.format!r} is none of {', '.join(FILE_FORMATS)}, which read only what "
-                    "lies under allowed_locations."
+                    f"The source's format {source.format!r} may read outside allowed_locations. Use one of "
+                    f"{', '.join(FILE_FORMATS)}."
                 )
             self._check_options(name for name, _ in source.options)
             for path in (*source.paths, *filter(None, [source.bad_rows_path])):
@@ -100,7 +100,7 @@ class AllowedLocations:
         reads = reads_of_text(self._gateway, text, expression=expression)
         if reads.code:
             raise MergeConfigError(
-                f"The merge uses {reads.code[0]}, which could reach beyond allowed_locations: do without it."
+                f"The merge uses {reads.code[0]}, which could reach outside allowed_locations. Remove it."
             )
         self._check_options(reads.options)
         for path in reads.paths:
@@ -110,17 +110,17 @@ class AllowedLocations:
         for name in names:
             if _REACHING_OPTION.search(name):
                 raise MergeConfigError(
-                    f"The source's option {name!r} could reach beyond allowed_locations: leave it out. A setting of "
-                    f"the file system goes into conf, as spark.hadoop.{name}."
+                    f"The source's option {name!r} could reach outside allowed_locations. Remove it. If it is a "
+                    f"setting of the file system, put it into conf as spark.hadoop.{name}."
                 )
 
     def _check_path(self, path: str) -> None:
-        # In patterns of files a backslash takes a character as it is, also the dots of `..`.
+        # In file patterns a backslash escapes a character, also the dots of `..`.
         forms = {qualified(self._gateway, form) for form in (path, path.replace("\\", ""))}
         if _SLASH_IN_BRACES.search(path) or not all(self._is_allowed(*form) for form in forms):
             raise MergeConfigError(
-                f"The merge may not use {path}: it lies under none of the allowed_locations of the Spark connection "
-                f"({self._told})."
+                f"The merge may not use {path}: it is not under the allowed_locations of the Spark connection "
+                f"({self._described})."
             )
 
     def _is_allowed(self, scheme: str, authority: str, path: str) -> bool:

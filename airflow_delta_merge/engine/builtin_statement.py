@@ -1,8 +1,8 @@
-"""``engine="builtin"`` where Delta's internals are not known: Delta runs the statement, and all else is public SQL.
+"""``engine="builtin"`` for Delta versions with unknown internals: Delta runs the statement, the rest is public SQL.
 
-Who merges goes into Delta's session settings ``spark.databricks.delta.write.txnAppId`` and ``txnVersion``, by which a
-``MERGE`` is committed once, and into the commit's ``userMetadata``; what it did is read from the table's history. The
-counts are known only once it is committed, so there are no guards on them, and no record with them in the commit.
+The merge's identity goes into Delta's session settings ``spark.databricks.delta.write.txnAppId`` and ``txnVersion``,
+so that a ``MERGE`` is committed once, and into the commit's ``userMetadata``. The result is read from the table's
+history. The counts are known only after the commit, so guards cannot check them and the commit does not record them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.contract.identity import MergeIdentity
 
-#: The key of ours in the commit's ``userMetadata``; what the session wants there stands beside it.
+#: Our key in the commit's ``userMetadata``, beside the session's own value.
 KEY = "airflow_delta_merge_builtin"
 _TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 _CHANGED = ("Updated", "Deleted", "Inserted")
-# Commits are looked through from the newest: the one that is sought is mostly among the last few.
+# Commits are searched from the newest: the one we want is usually among the last few.
 _FIRST_COMMITS, _MOST_COMMITS = 10, 1000
 
 
 def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations: bool) -> None:
-    """Refuse what has to be looked at before the commit.
+    """Refuse options that need a check before the commit.
 
-    :param versions: those of Spark and Delta, for the sentence.
+    :param versions: the versions of Spark and Delta, for the message.
     :param holds_to_locations: whether the connection has ``allowed_locations``.
-    :raises MergeConfigError: when something of the kind is asked for.
+    :raises MergeConfigError: when such an option is set.
     """
     asked = {
         "fail_if": bool(guards.fail_if),
@@ -54,8 +54,8 @@ def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations:
     for option, is_asked in asked.items():
         if is_asked:
             raise MergeConfigError(
-                f"{option} needs a look at the merge before it is committed, and on {versions} Delta runs it as one "
-                "statement: leave it out, or use versions on which this package was tried (docs/compatibility.md)."
+                f"{option} needs a check before the commit, but on {versions} Delta runs the merge as one statement. "
+                f"Remove {option}, or use versions that this package supports (docs/compatibility.md)."
             )
 
 
@@ -64,8 +64,8 @@ class BuiltInStatement:
     """A merge by Delta's own ``MERGE`` statement.
 
     :param spark: the session.
-    :param target: the target as SQL names it.
-    :param identity: by what the table shall know this merge.
+    :param target: the target's name in SQL.
+    :param identity: identifies this merge in the table.
     """
 
     spark: SparkSession
@@ -74,15 +74,15 @@ class BuiltInStatement:
 
     @cached_property
     def _token(self) -> str:
-        """By what the commit of this very attempt is told from all others."""
+        """Identifies the commit of this attempt."""
         return uuid.uuid4().hex
 
     def run(self, statement: Callable[[], str], attempt: int) -> MergeResult:
-        """Run the statement, unless this execution was committed before.
+        """Run the statement, unless this execution was already committed.
 
-        :param statement: gives the statement for the table as it is now.
+        :param statement: builds the statement for the table's current schema.
         :param attempt: which commit attempt this is, from 1.
-        :raises MergeConflictError: when another writer's commit got in the way.
+        :raises MergeConflictError: when another writer's commit conflicts.
         :raises StaleMergeError: when a later generation of the identity's application was committed.
         :raises MergeExecutionError: when Delta refuses or fails.
         """
@@ -99,13 +99,13 @@ class BuiltInStatement:
                 raise
             commit = self._own_commit()
             if commit is None and is_conflict(error):
-                told = merge_error(error)
-                raise MergeConflictError(str(told), condition=told.condition, sql_state=told.sql_state) from error
+                known = merge_error(error)
+                raise MergeConflictError(str(known), condition=known.condition, sql_state=known.sql_state) from error
             if commit is None:
                 raise
         else:
             commit = self._own_commit()
-        if commit is None and rows == []:  # Delta found its transaction committed
+        if commit is None and rows == []:  # Delta found that its transaction was already committed
             return self._committed_elsewhere()
         result = self._result(before, commit, rows)
         took = (time.monotonic_ns() - began) // 1_000_000
@@ -133,10 +133,10 @@ class BuiltInStatement:
                 else:
                     conf.set(name, before)
 
-    # What the history says
+    # The table's history
 
     def _own_commits(self, most: int) -> Iterator[tuple[Row, dict[str, Any]]]:
-        """The newest commits that were made here, newest first, with what they say of who made them."""
+        """The newest commits that were made this way, newest first, with the identity that each recorded."""
         for commit in self.spark.sql(f"DESCRIBE HISTORY {self.target} LIMIT {most}").collect():
             if KEY in (commit.userMetadata or ""):
                 try:
@@ -169,11 +169,11 @@ class BuiltInStatement:
     def _committed_elsewhere(self) -> MergeResult:
         if self.identity is not None:
             raise StaleMergeError(
-                f"{self.target} has a commit of this execution of the merge, or of a later one, so this one changes "
-                f"nothing; but it isn't among the last {_MOST_COMMITS} commits that were made this way, so what it did "
-                "isn't known. Look at the table's history, and mark the task a success if it is right."
+                f"This execution of the merge, or a later one, was already committed to {self.target}, so this one "
+                f"changes nothing. Its commit is not among the last {_MOST_COMMITS} merges made this way, so its "
+                "result is unknown. Check the table's history, and mark the task as success if it is right."
             )
-        reason = "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
+        reason = "the session's transaction (txnAppId, txnVersion) was already committed: nothing to do"
         return replace(self._result(None, None, None), executor_reason=reason)
 
     def _result(self, before: Row | None, commit: Row | None, rows: list[Row] | None) -> MergeResult:
@@ -188,7 +188,7 @@ class BuiltInStatement:
             version_read=-1 if commit is None or commit.readVersion is None else int(commit.readVersion),
             version=None if commit is None else int(commit.version),
             executor=type(self).__name__,
-            executor_reason='engine="builtin": Delta ran the statement; the numbers are those of the table\'s history',
+            executor_reason='engine="builtin": Delta ran the statement; the numbers come from the table\'s history',
             num_affected_rows=updated + deleted + inserted,
             num_updated_rows=updated,
             num_deleted_rows=deleted,

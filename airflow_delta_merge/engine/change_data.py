@@ -1,8 +1,8 @@
 """Change data: rows for the change data feed beside the rows of the table.
 
 Delta's writer sends rows whose ``_change_type`` is not NULL to change files and all others to data files. Each row
-is computed once and then multiplied, so that values which differ at each evaluation (identity columns, ``rand()``)
-are the same in both. Rows travel as structs, so that no name of a user can get in the way.
+is computed once and then multiplied, so that values that differ at each evaluation (identity columns, ``rand()``)
+are the same in both. Rows are packed into structs, so no user column can clash with ours.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ CHANGE_TYPE = "_change_type"
 
 
 def with_change_rows(rows: DataFrame, new: Sequence[Column], old: Column, kind: Column) -> DataFrame:
-    """Data and change rows of target rows that a merge rewrites, and of rows that it inserts among them.
+    """Data and change rows of the target rows that a merge rewrites and of the rows that it inserts.
 
     :param rows: one row for each of them.
-    :param new: the values after the merge, under the names that they shall have; for deletes the old ones.
-    :param old: a struct of the values before, under the same names; of any value for inserted rows.
+    :param new: the values after the merge, under their final names; for deletes the old values.
+    :param old: a struct of the values before, under the same names; any value for inserted rows.
     :param kind: ``update_postimage``, ``delete``, ``insert``, or NULL for a row that is only copied.
     :return: the columns of ``new`` and ``_change_type``.
     """
@@ -39,7 +39,7 @@ def with_change_rows(rows: DataFrame, new: Sequence[Column], old: Column, kind: 
 
 
 def with_insert_rows(rows: DataFrame, new: Sequence[Column]) -> DataFrame:
-    """Data and change rows of inserted rows, in the shape of :func:`with_change_rows`."""
+    """Data and change rows of inserted rows, with the columns of :func:`with_change_rows`."""
     return _explode(rows.select(F.struct(*new).alias("new")), _inserted())
 
 
@@ -56,7 +56,7 @@ def _no_change() -> Column:
 
 
 def _explode(computed: DataFrame, packed: Column) -> DataFrame:
-    # No column of its own for the array: Spark would add a filter that it isn't empty, compute each row a second time
-    # for that, and infer constraints of all columns, which takes seconds when a source computes some hundred.
+    # The array gets no column of its own: Spark would add a filter that it isn't empty, compute each row again for
+    # that, and infer constraints on all columns, which takes seconds if a source computes some hundred columns.
     exploded = computed.select(F.explode(packed).alias("change"))
     return exploded.select("change.row.*", F.col("change.kind").alias(CHANGE_TYPE))

@@ -26,20 +26,20 @@ def write_step(merge: MergeContext) -> MergeStep:
 
 
 def write_inserts_alone(merge: MergeContext, unmatched: Callable[[], DataFrame]) -> JavaObject:
-    """Insert what no file holds a match for, if there are insert clauses; give the actions that add files.
+    """Insert the source rows without a match, if there are insert clauses. Returns the actions that add files.
 
     :param unmatched: gives the source rows without a match.
     """
     with merge.recorded("writeInsertsOnlyWhenNoMatches"):
         if not merge.insert_clauses:
-            merge.metrics.set(numSourceRowsInSecondScan=-1)  # as Delta says that it stopped early
+            merge.metrics.set(numSourceRowsInSecondScan=-1)  # Delta's value for "stopped early"
             return merge.gateway.seq([])
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             return write_inserts(merge, unmatched())
 
 
 def remove_files(merge: MergeContext, files: FileSet) -> JavaObject:
-    """Actions that remove files, which are written anew; sets the metrics of removed files."""
+    """Actions that remove the rewritten files; sets the metrics of removed files."""
     merge.metrics.set(
         numTargetFilesRemoved=files.count,
         numTargetBytesRemoved=files.num_bytes,
@@ -49,7 +49,7 @@ def remove_files(merge: MergeContext, files: FileSet) -> JavaObject:
 
 
 def set_written_metrics(merge: MergeContext, written: WrittenFiles) -> None:
-    """Set the metrics of files that were added, and of those with change data."""
+    """Set the metrics of added data files and change files."""
     set_adding_metrics(merge, written.added)
     merge.metrics.set(numTargetChangeFilesAdded=written.num_change_files, numTargetChangeFileBytes=written.change_bytes)
 
@@ -84,6 +84,6 @@ def _num_rows(merge: MergeContext, files: FileSet) -> int:
 
 
 def untouched_reason(merge: MergeContext) -> str:
-    """How a merge that takes no row of the target went about its work."""
+    """The reason in the result of a merge that takes no row of the target."""
     inserts = "the unmatched source rows are appended" if merge.insert_clauses else "nothing is written"
     return f"no file is touched: {inserts}"

@@ -1,4 +1,4 @@
-"""A merge config as a statement that a session can resolve."""
+"""Turns a merge config into a statement that a session can resolve."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Statements:
     """A merge as a statement.
 
-    :param sql: gives the MERGE statement for the table as it is then.
-    :param num_bad_rows: how many bad rows of the source's files it doesn't see.
+    :param sql: builds the MERGE statement for the table's current schema.
+    :param num_bad_rows: number of bad rows in the source's files that the statement doesn't see.
     """
 
     sql: Callable[[], str]
@@ -40,12 +40,12 @@ def statements_of(
     allowed: AllowedLocations | None = None,
     identity: MergeIdentity | None = None,
 ) -> Iterator[Statements]:
-    """The MERGE statement, which may refer to a temporary view that is there only inside.
+    """The MERGE statement. It may use a temporary view that exists only inside this context.
 
-    :param create: whether a missing target is made, if the config says how, and bad rows are kept, if it says where.
-    :param allowed: where all that the merge reads and writes has to lie.
-    :param identity: who merges.
-    :raises MergeConfigError: when an expression or the query of the config is not one.
+    :param create: whether to create a missing target and keep bad rows, if the config says how and where.
+    :param allowed: the locations that the merge may read and write.
+    :param identity: identifies the merge.
+    :raises MergeConfigError: when an expression or query of the config is invalid.
     """
     if allowed is not None:
         _check_allowed(gateway, config, allowed)
@@ -71,7 +71,7 @@ def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:
 
 
 def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
-    """Each expression must be whole by itself, so that none can end its clause and begin another one."""
+    """Check that each expression is complete by itself, so that none can end its clause and begin another one."""
     for text, what in _expressions(config):
         require_expression(gateway, text, what)
     if config.source.query is not None:
@@ -81,7 +81,7 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
 
 
 def _check_allowed(gateway: Gateway, config: MergeConfig | MergeStatement, allowed: AllowedLocations) -> None:
-    """Before anything is looked up: a guard's subquery, too, would have Spark open files."""
+    """Check the locations before any lookup: even a guard's subquery would make Spark open files."""
     if isinstance(config, MergeStatement):
         return allowed.check_config(config, ())
     _check_expressions(gateway, config)

@@ -1,4 +1,4 @@
-"""Making the target where it is missing: an empty Delta table, committed before the merge begins."""
+"""Creates a missing target: an empty Delta table, committed before the merge begins."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def create_if_missing(
     gateway: Gateway, target: MergeTarget, table: CreateTable, source: str, allowed: AllowedLocations | None
 ) -> None:
-    """Make the target unless it is there; when others make it at the same time, one of them does.
+    """Create the target if it does not exist. If several writers create it at the same time, one of them wins.
 
     :param source: the source as a relation in SQL.
-    :raises MergeConfigError: when its columns are no columns.
+    :raises MergeConfigError: when the column definitions are invalid.
     """
     if _exists(gateway, target):
         return

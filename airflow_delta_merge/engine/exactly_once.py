@@ -1,11 +1,11 @@
-"""One intended execution of a merge is committed once: what the table's log says decides, whoever dies or hurries.
+"""Commits each execution of a merge exactly once, even if processes die or race. The table's log decides.
 
-The table keeps, for each application, the generation that it last committed (Delta's ``SetTransaction``), in the same
+For each application, the table keeps the generation that it last committed (Delta's ``SetTransaction``), in the same
 commit as the merge's files. Before a merge, with the table at r and the merge at g:
 
-- r is g, or another try of the same execution: it was committed. Its result stands in that commit; nothing is done.
-- r > g: a later execution was committed; this one comes too late and changes nothing.
-- r < g, or no r: merge. Whoever commits in between conflicts with this commit, and the question is asked again.
+- r is g, or another try of the same execution: it was committed. The commit holds its result; do nothing.
+- r > g: a later execution was committed; this one is outdated and changes nothing.
+- r < g, or no r: merge. A commit by another writer in between conflicts with this one, and the check runs again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Before the second attempt a random part of the first, before each later one of twice as much, up to the last.
+# Full-jitter backoff: a random part of the first wait, which doubles with each attempt up to the longest.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
 _SESSION_TRANSACTION = "spark.databricks.delta.write.txnVersion"
 
@@ -43,8 +43,8 @@ def digest(text: str) -> str:
 class ExactlyOnce:
     """Guards the commits of one merge.
 
-    :param identity: by what the table knows the merge.
-    :param config_digest: :func:`digest` of what is merged.
+    :param identity: identifies the merge in the table.
+    :param config_digest: :func:`digest` of the config or statement.
     """
 
     identity: MergeIdentity
@@ -56,7 +56,7 @@ class ExactlyOnce:
         return self.identity.application_id, self.identity.generation
 
     def recorded_result(self, transaction: MergeTransaction, table: str) -> MergeResult | None:
-        """What the commit of this execution recorded; None when there is no such commit, so it is to be merged.
+        """The result that this execution's commit recorded; None if it was not committed yet.
 
         :raises StaleMergeError: when a later execution was committed.
         """
@@ -68,23 +68,23 @@ class ExactlyOnce:
         if committed > self.identity.generation:
             raise StaleMergeError(
                 f"A later execution of this merge (generation {committed}) has been committed to {table}, so this one "
-                f"(generation {self.identity.generation}) is outdated and changes nothing. It is what is left of a try "
-                "that was given up, cleared or deleted; the later execution has the result."
+                f"(generation {self.identity.generation}) is outdated and changes nothing. It is left over from a try "
+                "that was abandoned, cleared or deleted; the later execution has the result."
             )
         return None
 
     def _find_record(self, transaction: MergeTransaction, table: str, generation: int) -> MergeResult:
         for version, user_metadata in transaction.user_metadata_backwards():
             if json.dumps(self.identity.application_id) not in user_metadata:
-                continue  # also of releases whose records can't be read here
+                continue  # also skips releases whose records this one can't read
             record = CommitRecord.from_user_metadata(user_metadata)
             if record is None or record.identity.application_id != self.identity.application_id:
                 continue
             if record.identity.generation != generation:
-                break  # the commit of the generation itself was of another writer of this application
+                break  # another writer of this application committed that generation
             if record.config_digest != self.config_digest:
                 log.warning(
-                    "The merge's config is not the one that version %s was committed with; to merge by the new one, "
+                    "The merge's config has changed since version %s was committed. To merge with the new config, "
                     "clear the task.",
                     version,
                 )
@@ -94,22 +94,22 @@ class ExactlyOnce:
             version_read=transaction.version_read,
             version=None,
             executor="",
-            executor_reason=f"generation {generation} of this merge was committed before, but its record is no longer "
-            "in the table's log (it was cleaned up, or another program wrote it), so its numbers are not known",
+            executor_reason=f"generation {generation} of this merge was already committed, but its record is not in "
+            "the table's log (log cleanup removed it, or another program wrote it), so its numbers are unknown",
             already_committed=True,
         )
 
     def record(self, result: MergeResult, user_metadata: str | None) -> str:
-        """The commit's ``userMetadata``, beside what the session wants it to be."""
+        """The commit's ``userMetadata``, including the value that the session sets."""
         return CommitRecord(identity=self.identity, config_digest=self.config_digest, result=result).to_user_metadata(
             user_metadata
         )
 
 
 def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max_attempts: int) -> MergeResult:
-    """Call ``attempt`` with 1, 2, … until no other writer's commit conflicts with its own.
+    """Call ``attempt`` with 1, 2, … until it commits without a conflict.
 
-    :raises MergeConflictError: when one did in each of ``max_attempts``.
+    :raises MergeConflictError: when all ``max_attempts`` attempts conflicted with other writers.
     """
     session_version = gateway.session.conf().getOption(_SESSION_TRANSACTION)
     number = 1
@@ -119,14 +119,14 @@ def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max
         except MergeConflictError as error:
             if number >= max_attempts:
                 raise MergeConflictError(
-                    f"{error} That was attempt {number} of {max_attempts}: let fewer writers change the same files at "
-                    "a time, or raise max_commit_attempts.",
+                    f"{error} This was attempt {number} of {max_attempts}. Run fewer writers on the same files at the "
+                    "same time, or raise max_commit_attempts.",
                     condition=error.condition,
                     sql_state=error.sql_state,
                 ) from error
             wait = random.uniform(0, min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** (number - 1)))  # noqa: S311
             log.warning(
-                "%s Trying again in %.1f s, attempt %s of %s: table and source are read anew, as they are then.",
+                "%s Trying again in %.1f s, attempt %s of %s, with the latest table and source.",
                 error,
                 wait,
                 number + 1,
@@ -135,5 +135,5 @@ def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max
         time.sleep(wait)
         number += 1
         if session_version.isDefined():
-            # Delta may have unset it for the attempt that failed.
+            # Delta may have unset it in the failed attempt.
             gateway.session.conf().set(_SESSION_TRANSACTION, session_version.get())

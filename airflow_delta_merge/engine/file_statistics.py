@@ -1,8 +1,8 @@
-"""Which files of a table can match, by statistics that the driver has: those of the log, or of the version's checksum.
+"""Which files of a table can match, from statistics on the driver: those of the log, or of the version's checksum.
 
-Delta's ``filterFiles`` asks its statistics the same in a Spark job, which takes longer than a small merge can spare.
-Statistics mean what Delta's protocol says: the least and greatest value of a column in the file, or bounds of them (of
-long strings, or where rows were deleted since), and the number of NULLs; what is missing is not known.
+Delta's ``filterFiles`` does the same in a Spark job, which takes too long for a small merge. Statistics follow Delta's
+protocol: a column's least and greatest value in the file, or bounds of them (for long strings, or after deletes), and
+the number of NULLs. A missing statistic is unknown.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class SoughtRanges:
-    """The values of a column that are looked for.
+    """The values of a column to search for.
 
     :param column: its physical name.
-    :param type: its type, as Spark SQL writes it: one for which :func:`is_comparable`.
-    :param ranges: ranges that hold the values, with their margin; of dates as days since 1970.
-    :param nulls: whether NULL is looked for, too.
+    :param type: its type, as Spark SQL writes it; must satisfy :func:`is_comparable`.
+    :param ranges: ranges that hold the values, including their margin; dates are days since 1970.
+    :param nulls: whether to search for NULL, too.
     :param of_partition: whether the table is partitioned by the column.
     """
 
@@ -49,34 +49,34 @@ class SoughtRanges:
         bounds = _bounds(self.column, self.type, statistics)
         if bounds is None:
             return True
-        # A zone doesn't matter: no timestamps are compared here.
+        # The time zone doesn't matter: no timestamps are compared here.
         low, high = bounds if self.of_partition else with_margin(self.type, bounds, in_utc=True)
         return any(_reaches(high, smallest) and _reaches(largest, low) for smallest, largest in self.ranges)
 
 
 def _reaches(high: Any, low: Any) -> bool:
-    """Whether a range that ends with ``high`` meets one that begins with ``low``; None is no end."""
+    """Whether a range that ends with ``high`` overlaps one that begins with ``low``; None means unbounded."""
     return high is None or low is None or bool(low <= high)
 
 
 def statistics_of(add: dict[str, Any], partitioned_by: Mapping[str, str]) -> dict[str, Any]:
-    """The bounds of a file's columns, those that the table is partitioned by included.
+    """The bounds of a file's columns, including partition columns.
 
-    What the log says may come from any writer: statistics that can't be read are none.
+    The log's entries may come from any writer, so unreadable statistics are ignored.
 
     :param add: the file's action in the log.
-    :param partitioned_by: the types of these columns by their physical names.
-    :return: ``minValues`` and ``maxValues`` by column, and ``nullCount`` of those that the table is partitioned by; how
-        many NULLs there are in other columns writers don't count with care.
+    :param partitioned_by: the types of the partition columns, by their physical names.
+    :return: ``minValues`` and ``maxValues`` by column, and ``nullCount`` of the partition columns. Writers don't count
+        NULLs in other columns reliably.
     """
-    told = _object(add.get("stats")) or {}
-    statistics: dict[str, dict[str, Any]] = {bound: _if_object(told.get(bound)) for bound in _BOUNDS}
+    parsed = _object(add.get("stats")) or {}
+    statistics: dict[str, dict[str, Any]] = {bound: _if_object(parsed.get(bound)) for bound in _BOUNDS}
     statistics["nullCount"] = {}
     values = _if_object(add.get("partitionValues"))
     for column, type_ in partitioned_by.items():
         text = values.get(column)
         value = _of_partition(type_, text) if text else None
-        if not text or value is not None:  # else nobody knows here what Spark makes of it
+        if not text or value is not None:  # else it is unknown how Spark reads the text
             statistics["nullCount"][column] = int(not text)
         for bound in _BOUNDS:
             statistics[bound].pop(column, None)
@@ -86,48 +86,48 @@ def statistics_of(add: dict[str, Any], partitioned_by: Mapping[str, str]) -> dic
 
 
 def has_readable_statistics(add: dict[str, Any]) -> bool:
-    """Whether Delta's classes can take a file's statistics as they are in the log, if there are any.
+    """Whether Delta's classes can read a file's statistics as they are in the log, if there are any.
 
-    Its job over the state leaves out what it can't read; on the driver Delta fails on it, or counts wrong rows.
+    Delta's Spark job ignores statistics that it can't read; on the driver Delta fails on them, or counts wrong rows.
 
     :param add: the file's action in the log.
     """
-    told = _object(add.get("stats")) if add.get("stats") else {}
-    if told is None:
+    parsed = _object(add.get("stats")) if add.get("stats") else {}
+    if parsed is None:
         return False
-    rows = told.get("numRecords", 0)
+    rows = parsed.get("numRecords", 0)
     marked = _if_object(add.get("deletionVector")).get("cardinality", 0)
     is_counted = all(isinstance(number, int) and not isinstance(number, bool) for number in (rows, marked))
-    return is_counted and ("numRecords" not in told or rows >= marked >= 0)
+    return is_counted and ("numRecords" not in parsed or rows >= marked >= 0)
 
 
 def _object(text: Any) -> dict[str, Any] | None:
-    """A JSON object; None for what is none, or may be read as another one."""
+    """The text as a JSON object; None if it is not one, or is ambiguous."""
     try:
-        told = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
+        parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except (TypeError, ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    told = dict(pairs)
-    if len(told) < len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
         raise ValueError("a name appears twice")
-    return told
+    return parsed
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _if_object(told: Any) -> dict[str, Any]:
-    """A copy, as columns are added."""
-    return dict(told) if isinstance(told, dict) else {}
+def _if_object(value: Any) -> dict[str, Any]:
+    """A copy of an object, since columns are added; empty for anything else."""
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _of_partition(type_: str, text: Any) -> Any:
-    """A partition's value in the form of a bound; None for a text that Spark may take for another value."""
+    """A partition's value in the form of a bound; None for a text that Spark may read as another value."""
     if not isinstance(text, str):
         return None
     if type_ in INTEGER_BITS:
@@ -136,11 +136,11 @@ def _of_partition(type_: str, text: Any) -> Any:
 
 
 def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> Range | None:
-    """The range that holds all the table's values of a column; None when it is not known of each file.
+    """The range that holds all the table's values of a column; None if a file's bounds are unknown.
 
     :param column: its physical name.
-    :param type_: its type, one for which :func:`is_comparable`.
-    :param statistics: of each file what Delta tells; empty if it doesn't.
+    :param type_: its type; must satisfy :func:`is_comparable`.
+    :param statistics: each file's statistics; empty for a file without any.
     """
     known = _known_bounds(column, type_, statistics)
     if not known or len(known) < len(statistics):
@@ -149,11 +149,11 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
 
 
 def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> int:
-    """How many files may hold the value in the middle of all their bounds: few where the column tells files apart.
+    """Number of files that may hold the median of all bounds: few if the column's values differ between files.
 
     :param column: its physical name.
-    :param type_: its type, one for which :func:`is_comparable`.
-    :param statistics: of each file what Delta tells; empty if it doesn't.
+    :param type_: its type; must satisfy :func:`is_comparable`.
+    :param statistics: each file's statistics; empty for a file without any.
     """
     known = _known_bounds(column, type_, statistics)
     if not known:
@@ -163,27 +163,27 @@ def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any
 
 
 def _known_bounds(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> list[Range]:
-    """The :func:`_bounds` of those files that tell them."""
+    """The known :func:`_bounds` of all files."""
     of_files = (_bounds(column, type_, each) for each in statistics)
     return [bounds for bounds in of_files if bounds is not None]
 
 
 def _bounds(column: str, type_: str, statistics: dict[str, Any]) -> Range | None:
-    """What lies below and above all values of a column in a file, or is the least and the greatest; None if unknown."""
+    """A lower and an upper bound of a column's values in a file; None if unknown."""
     low, high = (_value(type_, statistics.get(bound, {}).get(column)) for bound in _BOUNDS)
     return None if low is None or high is None else (low, high)
 
 
-def _value(type_: str, told: Any) -> Any:
+def _value(type_: str, value: Any) -> Any:
     if type_ in INTEGER_BITS:
-        return told if isinstance(told, int) and not isinstance(told, bool) else None
-    if not isinstance(told, str):
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, str):
         return None
-    return _days(told) if type_ == "date" else told
+    return _days(value) if type_ == "date" else value
 
 
 def _days(date: str) -> int | None:
-    """Days since 1970; None for what is no date from the year 1 to 9999."""
+    """Days since 1970; None if the text is not a date between the years 1 and 9999."""
     if not _DATE.fullmatch(date):
         return None
     try:
@@ -193,13 +193,13 @@ def _days(date: str) -> int | None:
 
 
 def is_comparable(type_: str) -> bool:
-    """Whether values of the type, as Spark SQL writes it, are compared here as Spark compares them."""
+    """Whether this module compares values of the type (as Spark SQL writes it) in the same way as Spark."""
     return type_ in INTEGER_BITS or type_ in ("date", "string")
 
 
 def files_that_may_hold(wanted: Sequence[SoughtRanges], statistics: Sequence[dict[str, Any]]) -> list[int]:
     """The positions of the files that may hold a row with a wanted value in each of the columns.
 
-    :param statistics: of each file what Delta tells; empty if it doesn't.
+    :param statistics: each file's statistics; empty for a file without any.
     """
     return [position for position, each in enumerate(statistics) if all(one.may_be_in(each) for one in wanted)]

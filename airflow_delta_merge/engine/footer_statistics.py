@@ -1,7 +1,7 @@
-"""Delta's statistics of a file's text columns, made of what the file's Parquet footer tells of them.
+"""Delta's statistics of a file's text columns, derived from the file's Parquet footer.
 
-What Delta's protocol wants: the number of NULLs, and bounds of the texts, which are cut. Parquet keeps the least and
-the greatest text in the order of their UTF-8 bytes, which is Spark's for texts of the binary collation.
+Delta's protocol asks for the number of NULLs and for bounds of the texts, which are truncated. Parquet keeps the least
+and greatest text in the order of their UTF-8 bytes, which is also Spark's order for the binary collation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TextsOfFile:
-    """What is known of a text column in one file.
+    """Statistics of a text column in one file.
 
     :param nulls: number of NULLs.
-    :param low: the least text as UTF-8, or what it begins with; None if all are NULL.
-    :param high: the greatest, or what comes after it; None if all are NULL.
+    :param low: the least text as UTF-8, or a prefix of it; None if all are NULL.
+    :param high: the greatest text, or a text after it; None if all are NULL.
     """
 
     nulls: int
@@ -27,11 +27,11 @@ class TextsOfFile:
 
 
 class Number(str):
-    """A number as it stands in JSON, since Python's own JSON keeps no decimal of 38 digits."""
+    """A number exactly as written in JSON; Python's own JSON loses decimals of 38 digits."""
 
 
 def of_all(row_groups: Iterable[TextsOfFile]) -> TextsOfFile:
-    """What is known of a column in a file by what is known of it in each of the file's row groups."""
+    """Combine a column's statistics from all row groups of a file."""
     groups = list(row_groups)
     lows = [group.low for group in groups if group.low is not None]
     highs = [group.high for group in groups if group.high is not None]
@@ -48,13 +48,13 @@ def with_texts(
 ) -> str:
     """A file's statistics with those of its text columns.
 
-    :param statistics: the others, as Delta writes them.
-    :param texts: what is known, by the column's physical name. Of texts that are no UTF-8 no bounds are told.
+    :param statistics: the other statistics, as Delta writes them.
+    :param texts: the text columns' statistics, by physical name. Texts that are not UTF-8 get no bounds.
     :param columns: physical names of all columns that have statistics, in the table's order.
-    :param prefix_length: so many characters are kept of a long least text.
-    :param cut_above: cuts a greatest text so that it stays above all others; None where it can't.
+    :param prefix_length: number of characters to keep of a long least text.
+    :param cut_above: truncates the greatest text so that it stays above all others; returns None if it can't.
     """
-    told: dict[str, Any] = json.loads(statistics, parse_int=Number, parse_float=Number)
+    parsed: dict[str, Any] = json.loads(statistics, parse_int=Number, parse_float=Number)
     added: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column, known in texts.items():
         added["nullCount"][column] = known.nulls
@@ -64,20 +64,20 @@ def with_texts(
         if high is not None:
             added["maxValues"][column] = high
     for kind, of_texts in added.items():
-        together = {**told.pop(kind, {}), **of_texts}
-        told[kind] = {column: together[column] for column in columns if column in together}
-    tight = {"tightBounds": told.pop("tightBounds")} if "tightBounds" in told else {}
-    return to_json({**told, **tight})
+        together = {**parsed.pop(kind, {}), **of_texts}
+        parsed[kind] = {column: together[column] for column in columns if column in together}
+    tight = {"tightBounds": parsed.pop("tightBounds")} if "tightBounds" in parsed else {}
+    return to_json({**parsed, **tight})
 
 
 def text_bounds(
     low: bytes | None, high: bytes | None, *, prefix_length: int, cut_above: Callable[[str], str | None]
 ) -> tuple[str | None, str | None]:
-    """Delta's bounds of a text column; None for one that isn't known, both for texts that are not UTF-8.
+    """Delta's bounds of a text column. An unknown bound is None; both are None for texts that are not UTF-8.
 
-    :param low: the least text as UTF-8, or what it begins with; None if all are NULL.
-    :param high: the greatest, or what comes after it; None if all are NULL.
-    :param prefix_length: see :func:`with_texts`, as for ``cut_above``.
+    :param low: the least text as UTF-8, or a prefix of it; None if all are NULL.
+    :param high: the greatest text, or a text after it; None if all are NULL.
+    :param prefix_length: see :func:`with_texts`, also for ``cut_above``.
     """
     if low is None or high is None:
         return None, None
@@ -88,7 +88,7 @@ def text_bounds(
 
 
 def to_json(value: Any) -> str:
-    """JSON as Delta writes it into its log: compact, with texts as they are."""
+    """JSON as Delta writes it into its log: compact, with unescaped non-ASCII characters."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(key)}:{to_json(each)}" for key, each in value.items()) + "}"
     return value if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What insert clauses make of source rows without a match, and the metrics of files that merges look at and add."""
+"""The rows that insert clauses make from unmatched source rows, and the metrics of scanned and added files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def inserted_rows(
     tracking: Sequence[TrackingColumn] = (),
     change_data: bool = False,
 ) -> DataFrame:
-    """The rows that the insert clauses make of source rows without a match.
+    """The rows that the insert clauses make from source rows without a match.
 
-    :param tracking: columns by which the table tracks its rows; they are NULL for new rows.
+    :param tracking: the table's row tracking columns; they are NULL for new rows.
     :param change_data: whether change rows are written beside the data; a merge that only appends needs none.
     :return: columns of the table's final schema, ``tracking`` and, with change data, ``_change_type``.
     """
@@ -40,21 +40,21 @@ def inserted_rows(
 
 
 def counted_inserts(merge: StartedMerge, unmatched: DataFrame) -> DataFrame:
-    """What the insert clauses make of source rows without a match; sets the metric of how many that are."""
+    """The rows that the insert clauses make from source rows without a match; sets the metric of their number."""
     rows = inserted_rows(merge, unmatched)
     merge.metrics.set(numTargetRowsInserted=rows.count())
     return rows
 
 
 def write_inserts(merge: MergeContext, unmatched: DataFrame) -> JavaObject:
-    """Append what the insert clauses make of ``unmatched`` and set the metrics of added files."""
+    """Append the rows that the insert clauses make from ``unmatched`` and set the metrics of added files."""
     if merge.source.num_rows == 0:
         return merge.gateway.seq([])
     return append_rows(merge, unmatched, input_bytes=merge.source.num_bytes)
 
 
 def append_rows(merge: StartedMerge, unmatched: DataFrame, *, input_bytes: int) -> JavaObject:
-    """As :func:`write_inserts`, of a merge whose source need not have been read.
+    """Like :func:`write_inserts`, for a merge whose source may not have been read yet.
 
     :param input_bytes: a rough size of ``unmatched``.
     """

@@ -1,4 +1,4 @@
-"""Clusters in which the source's keys lie, so that one stray key does not make every file of the target a candidate."""
+"""Clusters of the source's keys, so that one stray key does not make every file of the target a candidate."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from airflow_delta_merge.engine.trusted_bounds import Range
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
 
-#: Keys are taken to lie evenly in their range if their mean and deviation are, by so much of it, those of such keys.
+#: Keys count as evenly spread if mean and deviation are this close to those of a uniform distribution (part of range).
 _EVEN = 0.02
-#: So many rows are needed to tell. Fewer are taken to leave no wide gap if there is a row for so many values.
+#: Minimum rows for that test. Fewer rows leave no wide gap if there is at least one row per ``_DENSE`` values.
 _FEW_ROWS = 1_000
 _DENSE = 16
 
-#: So few rows are grouped by one task, which spares a shuffle.
+#: Up to this many rows are grouped by one task, without a shuffle.
 _ROWS_FOR_ONE_TASK = 200_000
 
-#: So many bytes of a text, behind what all its values begin with, are taken for a number.
+#: Number of bytes of a text, after the common prefix of all values, that are compared as a number.
 _BYTES = 7
 
 
 def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
-    """Ranges that together hold all the source's values of a key, by the key's name, in one job for all keys.
+    """Ranges that together hold all the source's values of a key, by the key's name. One job covers all keys.
 
     Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
-    between them are joined. Keys that can have no wide gap are left out. Of a text the bytes behind those that all its
-    values begin with are taken for a number.
+    between them are joined. Keys that cannot have a wide gap are left out. Texts are compared as numbers, by the bytes
+    after the common prefix of all values.
 
-    :param source: with the statistics of ``keys``; its rows may be but some of those that they are of.
+    :param source: has the statistics of ``keys``; its rows may be a sample.
     """
     cuts = [(key, cut) for key in keys if (cut := _cut(key, source)) is not None]
     if not cuts:
@@ -52,7 +52,7 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     value = values[0] if len(values) == 1 else F.explode(F.array(*values))
     each = rows.select(value.alias("each")).select("each.*").filter("number IS NOT NULL")
     bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
-    if any(key.type == "string" for key, _ in cuts):  # Spark sorts what it finds the smallest text of
+    if any(key.type == "string" for key, _ in cuts):  # MIN of a text makes Spark sort
         bounds += [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
     found = each.groupBy("key", "part").agg(*bounds).collect()
     clusters = {}
@@ -74,41 +74,41 @@ def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
         number = key.value.cast("bigint")
     elif key.type == "string":
         if any("\ufffd" in text for text in whole):
-            return None  # for bytes that are no UTF-8, whose order is another one
+            return None  # stands for bytes that are not UTF-8, which sort differently
         texts = [str(text).encode() for text in whole]
         same = _bytes_in_common(*texts)
         low, high = (int.from_bytes(text[same : same + _BYTES].ljust(_BYTES, b"\0"), "big") for text in texts)
-        # What is greater than the smallest and less than the greatest begins as both do.
+        # All values between the smallest and the greatest share their common prefix.
         padded = F.concat(key.value.cast("binary"), F.lit(bytes(_BYTES)))
         number = F.conv(F.hex(F.substring(padded, same + 1, _BYTES)), 16, 10).cast("bigint")
     else:
         return None
     if not PARTS < high - low < LONGEST_CUT:
         return None
-    # Keys in parts tell by these that they fill their range.
+    # Keys with parts (by_clusters) show by their parts that they fill the range.
     if key.type in WHOLE_TYPES and not key.by_clusters and _is_even(key, source, low, high):
         return None
     return Cut.of(number, low, high)
 
 
 def _bytes_in_common(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
+    """Length of the common prefix."""
     differing = (position for position, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))
 
 
 def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
-    """Whether the source has so many rows for the range of a key, so evenly spread, that there is no wide gap."""
+    """Whether the source's rows fill the key's range so densely and evenly that there is no wide gap."""
     length = high - low
     num_rows = int(source.statistics[f"{key.name}_rows"])
-    if num_rows < _FEW_ROWS:  # a few values are as likely to look even as not
+    if num_rows < _FEW_ROWS:  # too few values for the test below
         return num_rows * _DENSE >= length
     mean, spread = (float(source.statistics[f"{key.name}_{what}"]) for what in ("mean", "spread"))
     return max(abs((mean - low) / length - 0.5), abs(spread / length - 12**-0.5)) <= _EVEN
 
 
 def _without_wide_gaps(ranges: Sequence[Any], *, gap: int) -> list[list[Any]]:
-    """Ranges in their order, those together that have at most ``gap`` between them."""
+    """Groups of neighbouring ranges that are at most ``gap`` apart, in order."""
     groups: list[list[Any]] = []
     for each in ranges:
         if groups and each["low"] - groups[-1][-1]["high"] <= gap:
@@ -119,9 +119,9 @@ def _without_wide_gaps(ranges: Sequence[Any], *, gap: int) -> list[list[Any]]:
 
 
 def with_widest_gaps(ranges: Sequence[Range], *, most: int) -> list[Range]:
-    """At most so many ranges that hold all of these, with the widest of the gaps between them.
+    """At most ``most`` ranges that cover all the given ones and keep the widest gaps.
 
-    :param ranges: of whole numbers, in their order.
+    :param ranges: ranges of whole numbers, in order.
     """
     gaps = sorted(range(1, len(ranges)), key=lambda n: ranges[n - 1][1] - ranges[n][0])[: most - 1]
     bounds = [0, *sorted(gaps), len(ranges)]

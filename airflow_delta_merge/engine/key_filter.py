@@ -1,8 +1,8 @@
-"""Which target rows are looked for in the source at all: a Bloom filter of the source's keys.
+"""A Bloom filter of the source's keys, which drops most target rows before the join.
 
-Of the rows that a search reads most match nothing, and to find that out by the source's hash table, which is larger
-than a processor's cache, takes longer than to read them. A filter of one byte a source row lets few of them through.
-Spark makes such filters for shuffled joins with a filtered side, never for broadcast ones.
+Most rows that a search reads match nothing. Looking them up in the source's hash table, which is larger than a
+processor's cache, takes longer than reading them. A filter of one byte per source row lets few of them through.
+Spark builds such filters for shuffled joins with a filtered side, never for broadcast joins.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Equality
     from airflow_delta_merge.engine.merge_context import MergeContext
 
-#: Types of which equal values have one hash: no floating point (-0.0 = 0.0), no collation but the binary one.
+#: Types whose equal values have the same hash: no floating point (-0.0 = 0.0), no collation except the binary one.
 _HASHED_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz", "string", "binary"})
 
-#: So many rows are read for each source row at least: most of them can't match then.
+#: Minimum target rows per source row for a filter: then most target rows can't match.
 TARGET_ROWS_FOR_ONE = 4
-#: A broadcast hash table of single numbers is nearly as quick as the filter, so that it takes more rows to pay.
+#: A broadcast hash table of single numbers is nearly as fast as the filter, so the filter needs more rows to pay off.
 _TIMES_OF_NUMBERS = 4
-#: As many as Spark's aggregate makes a filter of, by its default.
+#: Default maximum of Spark's aggregate that builds the filter.
 _MOST_KEYS = 4_000_000
 
 
 def filtered_condition(merge: MergeContext) -> Column:
-    """The condition by which a search joins target rows with the source, where it needs those alone that match.
+    """The join condition of a search that needs only the target rows that match.
 
-    Where it is worth its time, the condition asks the filter, too, which is true for every row that can match, and
-    false for most others. A small job makes it when the join runs. It reads the source, and stands in the join's
-    condition rather than in a filter of the target: of a relation that Spark meets twice the second gets new
-    attributes, and to Spark a join's condition comes after both its sides.
+    Where it pays off, the condition includes the filter, which is true for every row that can match and false for most
+    others. A small job builds the filter from the source when the join runs. The filter is in the join's condition and
+    not in a filter of the target, because Spark gives the second occurrence of a relation new attributes, and the
+    condition comes after both sides of the join.
     """
     condition, source = merge.statement.condition, merge.source
     if not is_filtered(merge):
@@ -47,7 +47,7 @@ def filtered_condition(merge: MergeContext) -> Column:
 
 
 def is_filtered(merge: MergeContext) -> bool:
-    """Whether :func:`filtered_condition` asks a filter."""
+    """Whether :func:`filtered_condition` includes the filter."""
     keys, source, from_rows = _hashed_keys(merge), merge.source, merge.settings.key_filter_from_rows
     if not (keys and merge.settings.prune_by_source and 0 < source.num_rows <= _MOST_KEYS):
         return False
@@ -64,5 +64,5 @@ def _hashed_keys(merge: MergeContext) -> list[Equality]:
 
 
 def _compared(key: Equality, side: Column) -> Column:
-    """One side of the equality; integers of different width are equal by their value, but hashed by their type."""
+    """One side of the equality. Integers of different widths compare by value but hash by type, so they are widened."""
     return side.cast("bigint") if key.type in INTEGER_BITS else side

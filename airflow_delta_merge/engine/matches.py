@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 #: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it.
 _ROW_BITS = 33
 
-#: Of searched files the narrow columns are read only.
+#: A search reads only the narrow columns of the files.
 _SEARCHED_BYTES_PER_TASK = 16 * 1024 * 1024
-#: More tasks than cores, so that none waits long for the last one.
+#: More tasks than cores, so that no core waits long for the last task.
 _TASKS_PER_CORE = 8
 
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """What was found by one task, or by all.
+    """What one task found, or all tasks together.
 
     :param pairs: pairs of a source row and a target row that match.
     :param matched_rows: distinct target rows in them.
@@ -46,7 +46,7 @@ class MatchCounts:
 
 
 def clause_counts(merge: MergeContext, clause: Column) -> list[Column]:
-    """Aggregates that tell :func:`rows_of_clause` of rows.
+    """Aggregates over rows for :func:`rows_of_clause`.
 
     :param clause: the number of the clause that takes the target row.
     """
@@ -60,9 +60,9 @@ def rows_of_clause(values: dict[str, Any], clauses: int) -> tuple[int, ...]:
 
 
 def match_counts(merge: MergeContext, matched: Column, number: Column, clause: Column) -> list[Column]:
-    """Aggregates that tell :class:`MatchCounts` of rows.
+    """Aggregates over rows for :class:`MatchCounts`.
 
-    :param matched: whether a source row stands beside the target row.
+    :param matched: whether the target row has a matching source row.
     :param number: the target row's number (long).
     :param clause: the number of the clause that takes it.
     """
@@ -79,11 +79,11 @@ def positions_in(
 ) -> DataFrame:
     """The target's rows in ``files``, each with its file's path, its index in the file and a number.
 
-    The index is there where positions must be the same in each read (deletion vectors, change data); else it is NULL,
-    which spares the reader to count. The number is unique in this read.
+    The index is set where positions must be the same in each read (deletion vectors, change data); else it is NULL,
+    so the reader need not count. The number is unique in this read.
 
     :param where: predicates that the rows must fulfil.
-    :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
+    :param most_tasks: maximum number of tasks that read them; None for Spark's own number.
     """
     transaction, names = merge.transaction, merge.names
     return transaction.target.frame_with_positions(
@@ -98,7 +98,7 @@ def positions_in(
 
 
 def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
-    """Number of the clause that takes a target row beside which its source row stands, 0 when none does."""
+    """Number of the clause that takes a target row (joined with its source row), 0 when none does."""
     number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
     if not merge.update_only_changed:
         return number
@@ -107,12 +107,12 @@ def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
 
 
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """What is known of matches, see :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches`.
+    """The matches, as :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches` describes them.
 
-    :param rows: target rows with their positions, source rows beside them with their number.
+    :param rows: target rows with their positions, joined with source rows and their numbers.
     """
     names, is_taken = merge.names, F.col(merge.names.clause) > 0
-    # Fresh names for all: these rows are later joined with the source that they came from.
+    # New names for all columns: these rows are later joined with the source that they came from.
     return rows.select(
         F.when(is_taken, F.col(names.file_path)).alias("path"),
         F.when(is_taken, F.col(names.row_index)).alias("row_index"),
@@ -123,10 +123,9 @@ def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
 
 
 def search_tasks(merge: MergeContext, candidates: FileSet) -> int:
-    """How many tasks, at most, the search of the candidate files is worth.
+    """Maximum number of tasks that the search of the candidate files is worth.
 
-    Spark takes a file for at least 4 MB: of 100,000 small ones it makes 3,000 tasks, in each stage that reads what they
-    found, too.
+    Spark counts every file as at least 4 MB, so 100,000 small files become 3,000 tasks, also in each later stage.
     """
     worthwhile = math.ceil(candidates.num_bytes / _SEARCHED_BYTES_PER_TASK)
     return max(worthwhile, _TASKS_PER_CORE * merge.gateway.default_parallelism)
@@ -151,7 +150,7 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
 
 
 def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], list[MatchCounts]]:
-    """The encoded paths of the files of which a clause takes a row, and what was found by each task."""
+    """The encoded paths of the files in which a clause takes a row, and what each task found."""
     number = F.col("row_number")
     counts = match_counts(
         merge,

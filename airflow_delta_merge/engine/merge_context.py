@@ -1,4 +1,4 @@
-"""What the phases of one merge share."""
+"""The state that the phases of one merge share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class StartedMerge:
-    """One merge in its transaction, before its source was read.
+    """One merge in its transaction, before its source is read.
 
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
@@ -59,10 +59,10 @@ class StartedMerge:
     :param write: where files are written and committed.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
-    :param settings: what the session says of the engine's shortcuts.
-    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
-    :param guards: bounds on what the merge does.
-    :param source_attempt: how often the source had to be read, this time included.
+    :param settings: the session's settings for the engine's shortcuts.
+    :param update_only_changed: whether rows that an update would not change stay untouched.
+    :param guards: limits on what the merge may do.
+    :param source_attempt: number of times the source was read, this time included.
     """
 
     gateway: Gateway
@@ -85,7 +85,7 @@ class StartedMerge:
         return self.clauses_of("matched", "not matched by source")
 
     def clauses_that(self, action: str) -> list[ResolvedClause]:
-        """The clauses that act on target rows in this way: update or delete."""
+        """The clauses on target rows with this action: update or delete."""
         return [clause for clause in self.target_clauses if clause.action == action]
 
     def numbers_of(self, action: str) -> list[int]:
@@ -98,16 +98,16 @@ class StartedMerge:
 
     @property
     def only_inserts(self) -> bool:
-        """Whether there are insert clauses alone, and the session lets several matches of a source row pass."""
+        """Whether there are only insert clauses, and the session allows several matches of a source row."""
         only = bool(self.insert_clauses) and not self.target_clauses
         return only and self.gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled")
 
     def recorded(self, step: MergeStep) -> AbstractContextManager[None]:
-        """Record what is done inside as a step of the merge, by Delta's name for it, among Delta's usage events."""
+        """Record the work inside this context as a step of the merge in Delta's usage events, under Delta's name."""
         return recorded_operation(self.gateway, self.statement, step)
 
     def output_columns(self, values: Sequence[Column], tracking: Sequence[TrackingColumn]) -> list[Column]:
-        """Values under the names of the final schema, then of the columns by which the table tracks its rows."""
+        """The values, named as in the final schema, followed by the row tracking columns."""
         names = [*self.statement.column_names, *(column.name for column in tracking)]
         return [value.alias(name) for value, name in zip(values, names, strict=True)]
 
@@ -117,9 +117,9 @@ class MergeContext(StartedMerge):
     """One merge after its source was materialized.
 
     :param source: the source's rows.
-    :param candidates: the files that may hold a row which must be looked at.
-    :param row_predicates: predicates over the target, true for every row that can match, which raise no error that the
-        condition itself would not.
+    :param candidates: the files that may hold a row that the merge must read.
+    :param row_predicates: predicates over the target that are true for every row that can match. They raise no error
+        that the condition itself would not raise.
     """
 
     source: MaterializedSource
@@ -128,7 +128,7 @@ class MergeContext(StartedMerge):
 
     @cached_property
     def copies_files(self) -> bool:
-        """Whether touched files may be copied natively, for which the search must find the rows' positions."""
+        """Whether touched files may be copied natively. The search must then find the rows' positions."""
         is_much = self.candidates.num_bytes >= self.settings.copy_files_from_bytes
         return is_much and self.transaction.reason_against_copies is None
 

@@ -1,4 +1,4 @@
-"""What one merge has to tell of itself, as it finds out: :class:`MergeReport`."""
+"""Collects what a merge reports about itself while it runs: :class:`MergeReport`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class MergeReport:
-    """What is known of a merge so far, beside its metrics; from both its plan or its result is made.
+    """What is known about a merge so far. The plan or the result is built from it and the metrics.
 
     :param statement: the resolved merge.
     :param metrics: its counts and durations.
     :param attempt: which commit attempt this is, from 1.
-    :param num_bad_rows: how many bad rows of the source's files were left out.
+    :param num_bad_rows: number of bad rows in the source's files that were left out.
     """
 
     def __init__(self, statement: ResolvedMerge, metrics: MergeMetrics, attempt: int, num_bad_rows: int = 0) -> None:
@@ -40,8 +40,8 @@ class MergeReport:
     def plan(self, touched_bytes: int, spark_plans: Mapping[str, str]) -> MergePlan:
         """What the merge would do.
 
-        :param touched_bytes: the size of the files that it would rewrite or mark rows of.
-        :param spark_plans: Spark's physical plans by what they compute.
+        :param touched_bytes: size of the files that it would rewrite or mark rows in.
+        :param spark_plans: Spark's physical plans, by what they compute.
         """
         values = self._metrics.values
         return MergePlan(
@@ -74,13 +74,13 @@ class MergeReport:
         )
 
     def told_counts(self) -> str:
-        """How many rows were changed, for the log."""
+        """The numbers of changed rows, for the log."""
         values = self._metrics.values
         kinds = ("Updated", "Deleted", "Inserted")
         return ", ".join(f"{values[f'numTargetRows{kind}']} rows {kind.lower()}" for kind in kinds)
 
     def _counts(self) -> dict[str, Any]:
-        """What a plan and a result tell alike."""
+        """The fields that a plan and a result share."""
         values = self._metrics.values
         updated, deleted, inserted = (values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
         return {

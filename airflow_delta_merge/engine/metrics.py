@@ -1,8 +1,8 @@
-"""Merge metrics: Delta's names, filled from aggregates over the data rather than from accumulators.
+"""Merge metrics under Delta's names, from aggregates over the data instead of accumulators.
 
-Accumulators count a task's rows again when the task is retried or speculated; the counts here come from query
-results and from the statistics of the files that were committed, so they are exact. One number is counted as Delta
-does: the rows of a source that is written as it is read
+Accumulators count a task's rows again when the task is retried or speculated. The counts here come from query
+results and from the statistics of the committed files, so they are exact. One exception uses an accumulator, as Delta
+does: the rows of a source that is written while it is read
 (:mod:`~airflow_delta_merge.engine.strategies.stream_inserts`).
 """
 
@@ -17,7 +17,7 @@ from airflow_delta_merge.engine.delta_jvm.versions import NOT_EVERYWHERE
 
 
 class MergeMetrics:
-    """The SQL metrics of one merge, by Delta's names, with the time each phase took (milliseconds)."""
+    """The SQL metrics of one merge, by Delta's names, and the duration of each phase (milliseconds)."""
 
     def __init__(self) -> None:
         self._sql_metrics: Mapping[str, Any] = {}
@@ -26,9 +26,9 @@ class MergeMetrics:
         self._start = time.monotonic_ns()
 
     def bind(self, sql_metrics: Mapping[str, Any]) -> None:
-        """Take the JVM metrics of the resolved command, by name; what is set from now on goes into the history."""
+        """Use the JVM metrics of the resolved command, by name; values set from now on go into the history."""
         self._sql_metrics = sql_metrics
-        for name, value in self.values.items():  # an attempt before this one set them
+        for name, value in self.values.items():  # set by an earlier attempt
             if value:
                 sql_metrics[name].set(0)
         self.values = dict.fromkeys(sql_metrics, 0)
@@ -44,12 +44,12 @@ class MergeMetrics:
                 self.values[name] = value
 
     def read_back(self) -> None:
-        """Take the values that Delta's own steps have set."""
+        """Read the values that Delta's own steps have set."""
         self.values = {name: int(metric.value()) for name, metric in self._sql_metrics.items()}
 
     @contextmanager
     def phase(self, name: str, sql_metric: str | None = None) -> Iterator[None]:
-        """Add the time spent inside to a phase, in milliseconds, and at least 1 to its SQL metric, as Delta does."""
+        """Add the time spent inside to a phase, in milliseconds; its SQL metric is at least 1, as Delta's is."""
         start = time.monotonic_ns()
         try:
             yield

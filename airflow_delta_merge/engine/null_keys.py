@@ -1,4 +1,4 @@
-"""Source rows without a key: they match nothing, so that each merge would insert them anew."""
+"""Source rows with a NULL key: they match nothing, so each merge would insert them again."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.exceptions import MergeExecutionError
 
-# How the error of a row begins that is met while the source is read, also by Delta's own engine.
+# Start of the error for such a row that is found while the source is read, also by Delta's own engine.
 _MET = "A row of the source has a NULL"
 
 
 @dataclass(frozen=True)
 class NullKeys:
-    """What is said of NULLs in a merge's key columns.
+    """How a merge treats NULLs in its key columns.
 
-    :param keys: the key columns by which ``=`` compares; none where ``on`` is a condition or NULLs are equal.
-    :param are_refused: whether rows with a NULL in one of them make the merge fail.
+    :param keys: the key columns that ``=`` compares; none if ``on`` is a condition or NULLs are equal.
+    :param are_refused: whether rows with a NULL key fail the merge.
     """
 
     keys: tuple[str, ...] = ()
@@ -41,13 +41,13 @@ class NullKeys:
         return cls(keys, config.null_keys == "fail")
 
     def statistics(self, name: str) -> list[Column]:
-        """An aggregate to compute while the source is read: how many rows have a NULL key."""
+        """An aggregate to compute while the source is read: the number of rows with a NULL key."""
         return [F.count_if(self._is_null()).alias(name)] if self.keys else []
 
     def check(self, source: MaterializedSource, name: str) -> int | None:
-        """How many rows of a source have one, by the aggregate of that name; None where there are no keys to look at.
+        """Number of source rows with a NULL key, from the aggregate of that name; None if there are no keys to check.
 
-        :raises NullKeysError: when there are some and they are refused.
+        :raises NullKeysError: when there are such rows and they are refused.
         """
         if not self.keys:
             return None
@@ -58,16 +58,16 @@ class NullKeys:
         return found
 
     def refuse_while_read(self, statement: ResolvedMerge) -> int | None:
-        """Have the merge fail at the first such row that is read, if they are refused; how many are left then."""
+        """Make the merge fail at the first row with a NULL key, if they are refused. Returns 0 then, else None."""
         if not (self.keys and self.are_refused):
             return None
         statement.refuse_null_keys(self._is_null(), f"{_MET} key.")
         return 0
 
     def raise_if_met(self, error: MergeExecutionError) -> None:
-        """Say plainly that a merge met such a row, whatever Spark made of the error on its way here.
+        """Turn Spark's error for such a row into a clear one, however Spark has wrapped it.
 
-        :raises NullKeysError: when that is what the error says.
+        :raises NullKeysError: when the error is about a NULL key.
         """
         if self.are_refused and _MET in str(error):
             raise NullKeysError(f"{_MET} key. {self._advice()}") from error
@@ -78,8 +78,8 @@ class NullKeys:
 
     def _advice(self) -> str:
         return (
-            f"By {', '.join(self.keys)} such a row matches nothing and would be inserted anew by each merge, so "
-            'nothing was merged. Leave such rows out by a query, or allow them by null_keys="allow".'
+            f"Such a row matches nothing on {', '.join(self.keys)}, so every merge would insert it again. Nothing was "
+            'merged. Filter these rows out with a query, or allow them with null_keys="allow".'
         )
 
 

@@ -1,4 +1,4 @@
-"""Clauses to columns: which clause takes a row, and what the row becomes.
+"""Turns clauses into columns: which clause takes a row, and what the row becomes.
 
 Clauses that act on target rows are numbered from 1 in the grammar's order (matched, then not matched by source),
 insert clauses likewise among themselves; 0 means that no clause takes the row.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:
     """Number of the first clause whose condition holds, counted from ``first``; 0 when none does.
 
-    All conditions are evaluated for every row, also after one held, because Delta does so: a condition that
+    All conditions are evaluated for every row, even after one holds, because Delta does so: a condition that
     raises an error raises it for each row.
 
     :param clauses: clauses of one kind.
@@ -41,7 +41,7 @@ def target_row_clause(
 ) -> Column:
     """Number of the clause that takes a target row, 0 when none does.
 
-    :param has_match: whether a source row stands beside the target row.
+    :param has_match: whether the target row has a matching source row.
     """
     number = clause_number(matched)
     if not by_source:
@@ -52,7 +52,7 @@ def target_row_clause(
 def only_changes(
     number: Column, clauses: Sequence[ResolvedClause], copied: Sequence[Column], types: Sequence[str]
 ) -> Column:
-    """The clause's number, but 0 for a row that an update clause would leave as it is.
+    """The clause's number, but 0 for a row that an update clause would not change.
 
     :param number: the number of the clause that takes the row.
     :param clauses: the clauses that act on target rows, in the order of their numbers.
@@ -92,7 +92,7 @@ def updated_columns(copied: Sequence[Column], clauses: Sequence[ResolvedClause],
 
 
 def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
-    """What the change data feed says of a target row: NULL for a row that is only copied."""
+    """The change type of a target row in the change data feed: NULL for a row that is only copied."""
     kinds = {"update": "update_postimage", "delete": "delete"}
     kind = F.lit(None).cast("string")
     for index, clause in enumerate(clauses, start=1):
@@ -101,7 +101,7 @@ def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
 
 
 def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int], number: Column) -> list[Column]:
-    """The columns of a row that is made by one of some clauses; rows that none of them takes must have been left out.
+    """The columns of a row that one of these clauses makes. Rows that none of them takes must be filtered out before.
 
     :param clauses: at least one clause that inserts or updates.
     :param numbers: their numbers.
@@ -117,5 +117,5 @@ def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int],
 
 
 def inserted_columns(clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:
-    """The columns of a row that is made by one of the insert clauses; see :func:`columns_of_clause`."""
+    """The columns of a row that one of the insert clauses makes; see :func:`columns_of_clause`."""
     return columns_of_clause(clauses, range(1, len(clauses) + 1), number)

@@ -1,10 +1,9 @@
 """Which target files can match: predicates for ``filterFiles`` from the condition, the clauses and the source.
 
-Delta's own MERGE prunes by predicates that mention the target alone. Here the source is asked too: for an
-equality between a target column and a source column, rows outside the source's range of that column cannot match
-(the idea of delta-io/delta#517, #1563 and #2567). Keys that lie in clusters give several ranges, so that one stray
-key does not make every file a candidate. A predicate is only used where it provably drops no match; for anything
-else the file stays a candidate.
+Delta's own MERGE prunes only by predicates on the target. This engine also uses the source: for an equality between a
+target column and a source column, rows outside the source's range of that column cannot match (the idea of
+delta-io/delta#517, #1563 and #2567). Clustered keys give several ranges, so that one stray key does not make every
+file a candidate. A predicate is only used if it provably drops no match; otherwise the file stays a candidate.
 """
 
 from __future__ import annotations
@@ -34,30 +33,30 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey
 
-#: Clusters are not looked for if so many of the source's rows need this part of the files in the keys' range, nor by a
-#: key of which one value needs this part of all files.
+#: The search for clusters is skipped if a sample of this many source rows already needs this share of the files in the
+#: keys' range, or if a single value of a key needs this share of all files.
 _SAMPLED_ROWS = 2_000
 _LARGEST_SHARE_OF_FILES = 0.75
-#: A table of more files is worth leaving some out, be they as small as they may.
+#: Pruning pays off for tables of more files, however small.
 _FEW_FILES = 4
-#: Clusters are not looked for where so many files, at most, come to each part of a key's range that the source fills.
+#: The search for clusters is skipped if the parts that the source fills average at most this many files each.
 _FILES_OF_A_PART = 2
 _MOST_FILES_IN_PARTS = 128
-#: Each row's key is compared with at most so many ranges.
+#: Maximum number of ranges that each row's key is compared with.
 _MOST_RANGES_OF_ROWS = 8
-#: Conditions of the error for a text that is no value of a type.
+#: Error conditions for a text that is not a valid value of the type.
 _NO_SUCH_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW")
 
 
 def keys_to_prune_by(
     statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings, *, prefix: str
 ) -> list[SourceKey]:
-    """The keys whose values in the source shall leave out files; none where that is not worth its time.
+    """The keys whose values in the source leave out files; none if pruning does not pay off.
 
-    Where files will be chosen by statistics that are listed here, the keys know their columns and ranges:
-    new keys beyond all that the table has, as in most upserts, don't widen the range in which matches are looked for.
+    Where listed statistics choose the files, the keys know their columns and ranges. New keys beyond the table's
+    values, as in most upserts, then don't widen the range of the search.
 
-    :param prefix: what the names of the keys' statistics begin with.
+    :param prefix: prefix of the names of the keys' statistics.
     """
     if not _is_worth_pruning(statement, transaction, settings):
         return []
@@ -67,7 +66,7 @@ def keys_to_prune_by(
 def _keys_and_statistics(
     statement: ResolvedMerge, transaction: MergeTransaction, *, prefix: str
 ) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
-    """The keys, which know their columns if files are chosen by listed statistics, and these; None if they are not."""
+    """The keys, and the listed statistics if these choose the files (the keys then know their columns), else None."""
     partitioned_by, in_utc = transaction.partition_columns, transaction.is_in_utc
     keys = source_keys(statement, partitioned_by=partitioned_by, in_utc=in_utc, prefix=prefix)
     columns = _columns_to_compare(statement, transaction, keys) if keys else []
@@ -90,9 +89,9 @@ def _of_target(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) ->
 
 
 def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Range | None:
-    """The range in which matches are looked for; None for all values.
+    """The range to search for matches; None for all values.
 
-    Values of partitions are all of interest: who adds to one that the table hadn't is in conflict with this merge.
+    Partition columns have no range: a writer that adds a new partition must conflict with this merge.
     """
     bounds = None if key.of_partition else range_of_all(column, key.type, listed)
     if bounds is None:
@@ -102,11 +101,10 @@ def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Ran
 
 
 def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
-    """Whether to leave out files by the source's keys can spare more than it takes.
+    """Whether pruning by the source's keys can save more time than it costs.
 
-    To plan and compile the predicates takes as long as to read a few small files. Of a partitioned table they also
-    keep the merge from conflicts with writers of other partitions, and for a merge that only inserts they can spare
-    the join.
+    Planning and compiling the predicates takes as long as reading a few small files. In a partitioned table they also
+    prevent conflicts with writers of other partitions, and for an insert-only merge they can avoid the join.
     """
     if not settings.prune_by_source:
         return False
@@ -117,16 +115,16 @@ def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, s
 
 
 def tells_files_apart(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
-    """Whether values of the source's keys may leave out files; not if it is known that each may be in most of them."""
+    """Whether the source's keys may leave out files. False if each value is known to be possible in most files."""
     keys, listed = _keys_and_statistics(statement, transaction, prefix="")
     return listed is None or any(_tells_files_apart(key, listed) for key in keys)
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where matches are looked for.
+    """Where to search for matches.
 
-    :param candidates: the files that may hold a row which must be looked at.
+    :param candidates: the files that may hold a row that the merge must read.
     :param row_predicates: predicates over the target, all of which are true for every row that can match.
     """
 
@@ -141,12 +139,11 @@ def choose_files(
     source: MaterializedSource,
     settings: Settings,
 ) -> Search:
-    """Choose the files by the clusters in which each key lies, or by its one range where there are none.
+    """Choose the files by the clusters of each key, or by its single range if it has no clusters.
 
-    To search for clusters first costs a job where one range would have left few files, or where each value needs most
-    of them. To choose twice by Delta's job would cost more where it leaves many, and tell Delta that the merge has
-    looked at files between the clusters, with whose writers it would conflict. Files that are listed here are chosen
-    without a job.
+    Searching for clusters costs a job, which is wasted if one range leaves few files or each value needs most files.
+    Choosing twice with Delta's job would cost more, and would make Delta count the files between the clusters as read,
+    so the merge would conflict with their writers. Listed files are chosen without a job.
     """
     statistics = source.statistics
     keys = [key for key in keys if key.leaves_files_out(statistics)]
@@ -161,12 +158,12 @@ def choose_files(
     if transaction.files.table_size[0] >= settings.cluster_keys_from and by_range > 1:
         clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, statistics, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
-        # What some rows need all of them need.
+        # The files that a sample needs, all rows need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _LARGEST_SHARE_OF_FILES:
             clusters = key_clusters(source, clustered)
-    # All rows of a file have one value of a partition column, so these choose among files alone.
+    # All rows of a file have the same partition values, so partition keys only choose files.
     rows_too = [key for key in keys if leaves_rows_out(key.type) and not key.of_partition]
-    # To compare each row's text with several ranges, or its number with many, takes longer than it spares.
+    # Comparing each row's text with several ranges, or its number with many, costs more than it saves.
     of_rows = {
         key.name: with_widest_gaps(clusters[key.name], most=_MOST_RANGES_OF_ROWS)
         for key in rows_too
@@ -187,8 +184,8 @@ def choose_files(
 def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Sequence[dict[str, Any]]) -> bool:
     """Whether clusters of a key can leave out files that its range does not.
 
-    They don't if the source's values lie in each of the parts of the target's range between their smallest and their
-    greatest, provided that the parts are as narrow as the files.
+    They can't if the source has values in every part of the target's range between its smallest and its greatest value,
+    provided that the parts are as narrow as the files.
     """
     if not _tells_files_apart(key, listed):
         return False
@@ -199,7 +196,7 @@ def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Seque
 
 
 def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
-    """Whether one value of a key can leave out files: not if its values lie anywhere, as those of hashes do."""
+    """Whether one value of a key can leave out files. It can't if values are spread over all files, like hashes."""
     assert key.column is not None, "only such keys choose files by listed statistics"
     return files_of_a_value(key.column, key.type, listed) < len(listed) * _LARGEST_SHARE_OF_FILES
 
@@ -207,7 +204,7 @@ def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool
 def _columns_to_compare(
     statement: ResolvedMerge, transaction: MergeTransaction, keys: Sequence[SourceKey]
 ) -> list[str]:
-    """The physical names of the keys' columns, if files are chosen by nothing else and their values compared here."""
+    """The physical names of the keys' columns, if only keys choose the files and their types are comparable here."""
     if not all(is_comparable(key.type) for key in keys):
         return []
     kinds = {clause.kind for clause in statement.clauses}
@@ -239,10 +236,10 @@ def row_predicates(
 
 
 def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, matching: Sequence[Column]) -> FileSet:
-    """The files that :func:`candidate_predicates` leave, which count as read; all where there are none.
+    """The files that :func:`candidate_predicates` leave, or all files without predicates. They count as read.
 
-    Delta casts the texts of partition values in the session's way. Spark, when it reads the rows, takes NULL for one
-    that is no value of the type, such as the empty text of some writers. So the keys' ranges must not fail the merge.
+    Delta casts the texts of partition values as the session says, and may fail. Spark reads an invalid text, such as
+    the empty text of some writers, as NULL. So the keys' ranges must not make the merge fail on an invalid text.
     """
     predicates = candidate_predicates(statement, matching)
     try:
@@ -257,10 +254,10 @@ def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, mat
 def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:
     """Predicates over the target, all of which are true for every row that the merge must look at.
 
-    They choose files by their statistics and are not evaluated for rows, where a clause's condition might raise an
-    error for a row that it is not asked for.
+    They choose files by their statistics only. Evaluated for rows, a clause's condition might raise an error for a row
+    that the clause does not apply to.
 
-    :param matching: what :func:`row_predicates` gives.
+    :param matching: the result of :func:`row_predicates`.
     """
     matching = list(matching)
     clauses = statement.clauses
@@ -274,8 +271,8 @@ def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -
         return matching
     if any(clause.condition is None for clause in by_source):
         return []
-    # A row matters when it can match, or when a clause for rows without a match can take it. What both ask for stands
-    # by itself: a predicate over partitions alone keeps writers of other partitions from conflicting.
+    # A row matters if it can match, or if a by-source clause can take it. Predicates that both share stay separate:
+    # a predicate over partitions alone prevents conflicts with writers of other partitions.
     conditions = [clause.condition for clause in by_source if clause.condition is not None]
     either = reduce(Column.__or__, conditions, _conjunction(matching))
     return [*statement.conjuncts_of_every_candidate(), either]

@@ -1,4 +1,4 @@
-"""The rows that a merge writes in place of those its clauses take: plans from matches and files to new rows."""
+"""The rows that replace those taken by clauses: plans from matches and files to new rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 
-#: Of a match a source row's number and a clause's are looked up: Spark's hash table takes about so much for them.
+#: Approximate bytes per match in Spark's hash table.
 _BYTES_OF_MATCH = 32
 
 
@@ -33,7 +33,7 @@ _BYTES_OF_MATCH = 32
 class TouchedFiles:
     """What the search for matches found.
 
-    :param files: files that hold a row which a clause takes.
+    :param files: files with a row that a clause takes.
     :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
     :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
         file's, as Spark encodes it) and ``row_index`` (long), both NULL in a row that no clause takes, ``row_number``
@@ -42,9 +42,9 @@ class TouchedFiles:
     :param num_pairs: how many pairs of source and target rows match.
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
-    :param kept: the join that they were found by, if it was kept.
-    :param keeps_rest: whether Spark writes new versions of rows only: all others stay, or are copied natively.
-    :param taken_rows: files that hold only the rows that clauses take, where the native copy made some.
+    :param kept: the join that found them, if it was kept.
+    :param keeps_rest: whether Spark writes only new versions of rows; all others stay, or are copied natively.
+    :param taken_rows: files with only the rows that clauses take, if the native copy made such files.
     """
 
     files: FileSet
@@ -58,7 +58,7 @@ class TouchedFiles:
     taken_rows: FileSet | None = None
 
     def release(self) -> None:
-        """Give back the memory and disk that the matches take."""
+        """Free the memory and disk that the matches take."""
         if self.kept is not None:
             self.kept.release()
         self.matches.unpersist()
@@ -71,31 +71,31 @@ def updates_need_only_the_source(merge: MergeContext) -> bool:
     if merge.transaction.target.tracks_rows or merge.transaction.writes_change_data:
         return False
     updates = merge.clauses_that("update")
-    # A row that no source row matches has its new version from nowhere, be it all constants.
+    # A target row without a match needs its old version, even if the clause sets only constants.
     return bool(updates) and all(clause.kind == "matched" and clause.needs_only_the_source for clause in updates)
 
 
 def updates_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
-    """The new versions of updated rows, made of the matches and the source; see :func:`updates_need_only_the_source`.
+    """The new versions of updated rows, from the matches and the source; see :func:`updates_need_only_the_source`.
 
     :return: columns of the final schema.
     """
     matched, same = _matched(merge, touched.matches.filter(F.col("clause").isin(merge.numbers_of("update"))))
-    # The source first: Spark gives a relation that it meets a second time new attributes.
+    # The source comes first: Spark gives new attributes to the second occurrence of a relation.
     joined = merge.source.for_join().join(matched, same, "inner")
     return joined.select(*merge.output_columns(_updated_from_source(merge), []))
 
 
 def can_meet_source_once(merge: MergeContext, touched: TouchedFiles) -> bool:
-    """Whether one join of the source with its matches is no worse than one for updates and another one for inserts.
+    """Whether one join of the source with its matches is no worse than separate joins for updates and inserts.
 
-    It has to keep all rows of the source, so that not these are broadcast but the matches, unless both are shuffled.
+    The join must keep all source rows, so it broadcasts the matches instead of the source, or shuffles both.
     """
     return _is_broadcast(merge, touched) or not merge.source.is_small
 
 
 def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -> DataFrame:
-    """As :func:`updates_of_matches`, and the rows that insert clauses make of source rows without a match.
+    """The rows of :func:`updates_of_matches` plus the rows that insert clauses make from unmatched source rows.
 
     :return: columns of the final schema.
     """
@@ -113,7 +113,7 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
 
 
 def _matched(merge: MergeContext, matches: DataFrame) -> tuple[DataFrame, Column]:
-    """Numbers of source row and clause of some matches, and the condition that joins them with the source."""
+    """The source row's and the clause's number of each match, and the condition that joins them with the source."""
     names = merge.names
     matched = matches.select(F.col(names.matched_row_id), F.col("clause").alias(names.clause))
     return matched, F.col(names.source_row_id) == F.col(names.matched_row_id)
@@ -124,18 +124,16 @@ def _is_broadcast(merge: MergeContext, touched: TouchedFiles) -> bool:
 
 
 def _updated_from_source(merge: MergeContext) -> list[Column]:
-    """The columns of an updated row, of which the source row and the clause's number are known."""
+    """The columns of an updated row, from its source row and the clause's number."""
     return columns_of_clause(merge.clauses_that("update"), merge.numbers_of("update"), F.col(merge.names.clause))
 
 
 def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
-    """The rows of the touched files that are to be written, updated where a clause says so, without those deleted.
+    """The rows of the touched files to write: updated where a clause says so, without the deleted ones.
 
-    With change data the change rows too.
+    Includes the change rows if the table has change data, and rows that no clause takes unless ``touched`` keeps them.
 
-    Unless ``touched`` keeps the rest, rows that no clause takes are included.
-
-    :return: columns of the final schema, then those by which the table tracks its rows.
+    :return: columns of the final schema, then the row tracking columns.
     """
     joined, tracking = _joined_with_source(merge, touched)
     number = F.col(merge.names.clause)
@@ -155,12 +153,12 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
 
 
 def deletes_rows_once(merge: MergeContext, touched: TouchedFiles) -> bool:
-    """Whether rows are joined by position: several source rows delete one row, which must get a single change row."""
+    """Whether to join rows by position: several source rows delete one row, which must get a single change row."""
     return touched.has_multiple_matches and merge.transaction.writes_change_data
 
 
 def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
-    """The touched files' rows, the source row each matches beside it, and the number of the clause it takes."""
+    """The touched files' rows, joined with their source rows, and the number of the clause that takes each."""
     names, transaction = merge.names, merge.transaction
     deletes_once = deletes_rows_once(merge, touched)
     if touched.kept is not None and not deletes_once:
@@ -168,11 +166,11 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     unmatched_matter = not touched.keeps_rest or bool(merge.clauses_of("not matched by source"))
     how = "left" if unmatched_matter else "inner"
     if deletes_once:
-        # Several source rows delete one row, which shall have one change row: join what was matched instead.
+        # Several source rows delete one row, which must get one change row: join with the distinct matched positions.
         if not transaction.target.has_stable_positions:
             raise MergeExecutionError(
-                "Several source rows delete the same row of a table with a change data feed and a column named "
-                "_metadata, where its one change cannot be told. Remove the duplicates from the source."
+                "Several source rows delete the same target row. The table has a change data feed and a column named "
+                "_metadata, so the change cannot be recorded once. Remove the duplicates from the source."
             )
         target, tracking = transaction.target.with_row_tracking(positions_in(merge, touched.files))
         matched = touched.matches.filter(F.col(names.matched_row_id).isNotNull())

@@ -1,4 +1,4 @@
-"""The session settings by which the engine's own shortcuts are tuned or switched off."""
+"""The session settings that tune or turn off the engine's own shortcuts."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 PREFIX = "spark.deltaMerge."
 
-#: A table property; Delta refuses those that begin with ``delta.`` and are not its own.
+#: A table property. Delta refuses unknown properties that begin with ``delta.``.
 PRUNE_BY_SOURCE = "deltaMerge.pruneBySource.enabled"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the session says of the engine's shortcuts.
+    """The session's settings for the engine's shortcuts.
 
     :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
-        The table property :data:`PRUNE_BY_SOURCE` can say no, too.
-    :param shortcuts: ``shortcuts.enabled``: whether merges may skip steps: write a source that isn't kept, write in the
-        pass that joins, make new rows of the source alone, choose files from a list on the driver.
+        The table property :data:`PRUNE_BY_SOURCE` can turn it off, too.
+    :param shortcuts: ``shortcuts.enabled``: whether merges may skip steps: write a source without keeping it, write in
+        the pass that joins, make new rows from the source alone, choose files from a list on the driver.
     :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are
-        taken from its version's checksum file, where Delta lists them, rather than by replaying its log.
-    :param small_merge_bytes: ``smallMergeBytes``: size of source and candidate files up to which a merge is small, so
-        that it joins all columns once, in one task. 0: no merge is small.
+        read from its version's checksum file, where Delta lists them, instead of replaying its log.
+    :param small_merge_bytes: ``smallMergeBytes``: maximum size of source and candidate files of a small merge, which
+        joins all columns once, in one task. 0: no merge is small.
     :param copy_files_from_bytes: ``copyFilesFromBytes``: minimum total size of the touched files for which they are
         copied natively without the rows that clauses take, where possible. 0: always.
-    :param broadcast_bytes: ``broadcastBytes``: sources up to this size are sent whole to every task, so that the target
-        is never shuffled. A hash table takes two to three times as much in the driver and in each executor.
+    :param broadcast_bytes: ``broadcastBytes``: sources up to this size are broadcast, so the target is never shuffled.
+        The hash table takes two to three times this size in the driver and in each executor.
     :param key_filter_from_rows: ``keyFilterFromRows``: minimum candidate rows per core before a Bloom filter of the
         source's keys is used, if the source has far fewer rows; four times as many if it is broadcast and its key is
         one number. 0: always.
-    :param cluster_keys_from: ``clusterKeysFrom``: minimum number of the table's files before the source's keys are cut
-        into clusters; fewer are searched sooner than that.
+    :param cluster_keys_from: ``clusterKeysFrom``: minimum number of the table's files before the source's keys are
+        grouped into clusters; fewer files are searched faster without.
     :param one_pass_from_rows: ``onePassFromRows``: minimum source rows per candidate file before a merge expects to
         touch them all.
     """
@@ -56,7 +56,7 @@ class Settings:
     def of(cls, gateway: Gateway) -> Settings:
         """Read them from the session.
 
-        :raises MergeConfigError: when one has a value that it can't have.
+        :raises MergeConfigError: when a value is invalid.
         """
         return cls(
             prune_by_source=_flag(gateway, "pruneBySource.enabled", cls.prune_by_source),
@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def prune_from_bytes(self) -> int:
-        """An unpartitioned table of few files that is smaller is read sooner than predicates are planned for it."""
+        """Minimum size of an unpartitioned table with few files; reading a smaller one is faster than pruning it."""
         return self.small_merge_bytes // 8
 
     @property
@@ -81,10 +81,10 @@ class Settings:
         return self.small_merge_bytes // 2
 
     def of_table(self, table_property: Callable[[str], str | None]) -> Settings:
-        """The settings for a table, whose properties may switch pruning by the source off.
+        """The settings for a table, whose properties may turn off pruning by the source.
 
-        :param table_property: gives a property's value by its name; None for one that isn't set.
-        :raises MergeConfigError: when one has a value that it can't have.
+        :param table_property: returns a property's value by its name; None if it isn't set.
+        :raises MergeConfigError: when a value is invalid.
         """
         value = table_property(PRUNE_BY_SOURCE)
         if value is None or _is_true(f"table property {PRUNE_BY_SOURCE}", value):

@@ -1,4 +1,4 @@
-"""The merge source: read once, kept for the whole merge, with the statistics that prune the target."""
+"""The merge source: read once and kept for the whole merge, with the statistics that prune the target."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from airflow_delta_merge.engine.delta_jvm import JoinHints
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, ResolvedMerge
 
-#: Where the first attempt keeps the source. Delta's default is DISK_ONLY; memory spares small merges the disk.
+#: Storage level of the source in the first attempt. Delta uses DISK_ONLY; memory keeps small merges off the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
 
-#: What has less than so many times as many rows is looked at as quickly as a part of it.
+#: Below this ratio of rows to sample size, reading all rows is as fast as reading a sample.
 _MANY_TIMES = 50
 
-#: The hint by which a source is broadcast.
+#: The join hint that broadcasts a source.
 BROADCAST = "broadcast"
 
 _SETTING = "spark.databricks.delta.merge.materializeSource"
@@ -31,14 +31,14 @@ class MaterializedSource:
     """The source's rows, computed exactly once.
 
     :param frame: the source's columns (with the attributes that resolved expressions refer to) and ``row_id``.
-    :param row_id: name of the column that numbers the rows (long, unique, not dense); no user column has it.
-    :param num_rows: how many rows.
-    :param num_bytes: memory and disk they take.
+    :param row_id: name of the column that numbers the rows (long, unique, not dense); no user column has this name.
+    :param num_rows: number of rows.
+    :param num_bytes: their size in memory and on disk.
     :param statistics: aggregates by name, computed in the same pass.
-    :param storage_level: where they are kept, as Spark names it.
-    :param is_small: whether it is broadcast rather than shuffled: as its query's join hint says, else by its size.
-    :param join_strategy: how that hint wants it joined, as Spark names it.
-    :param rdd: the JVM object that holds them.
+    :param storage_level: Spark's storage level.
+    :param is_small: whether it is broadcast rather than shuffled. The query's join hint decides, else its size.
+    :param join_strategy: the join strategy of that hint, as Spark names it.
+    :param rdd: the JVM object that holds the rows.
     """
 
     frame: DataFrame
@@ -52,14 +52,14 @@ class MaterializedSource:
     rdd: JavaObject
 
     def for_join(self) -> DataFrame:
-        """The rows, hinted for a broadcast if they are few, unless their query had a hint of its own."""
+        """The rows, with a broadcast hint if they are few and their query has no hint of its own."""
         return F.broadcast(self.frame) if self.is_small else self.frame
 
     def some_rows(self, count: int) -> MaterializedSource | None:
-        """About so many of the rows, from all over, with the statistics of all; None if all are not many times as many.
+        """A sample of about ``count`` rows, spread over the source; None if the source is too small for one.
 
-        Neighbours lead to the same files, so that the first rows would tell little of the others. To find these, all
-        rows are looked at, and their number stays that of all.
+        The first rows would be a poor sample: neighbours lead to the same files. Sampling reads all rows.
+        The statistics and ``num_rows`` stay those of the whole source.
         """
         if self.num_rows < count * _MANY_TIMES:
             return None
@@ -67,17 +67,17 @@ class MaterializedSource:
         return replace(self, frame=self.frame.filter(is_chosen))
 
     def release(self) -> None:
-        """Give back the memory and disk that the rows take."""
+        """Free the memory and disk that the rows take."""
         self.rdd.unpersist(False)
 
 
 def max_attempts(gateway: Gateway) -> int:
-    """How often a merge is tried when executors lose parts of its materialized source."""
+    """How many times a merge is attempted when executors lose parts of its materialized source."""
     return int(gateway.conf(f"{_SETTING}.maxAttempts"))
 
 
 def storage_level(gateway: Gateway, attempt: int) -> str:
-    """Where to keep the source in an attempt, counted from 1, by Delta's settings: a safer place at each retry."""
+    """The source's storage level in an attempt (from 1), from Delta's settings: a safer level for each retry."""
     if attempt == 1:
         return (gateway.conf_if_set(f"{_SETTING}.rddStorageLevel") or DEFAULT_STORAGE_LEVEL).upper()
     retry = "rddStorageLevelFirstRetry" if attempt == 2 else "rddStorageLevelRetry"
@@ -96,15 +96,15 @@ def materialize_source(
 ) -> MaterializedSource:
     """Compute the source once and keep it until it is released.
 
-    The lineage is cut, so a lost block fails the attempt instead of recomputing rows that may have changed since;
-    Delta materializes sources it cannot trust to be the same twice for that reason. Here it is every source, since
-    the pass also yields the row count and the statistics that prune the target.
+    The lineage is cut, so a lost block fails the attempt instead of recomputing rows that may have changed since.
+    For the same reason Delta materializes sources that it cannot trust to be deterministic. This engine materializes
+    every source, because the pass also yields the row count and the statistics that prune the target.
 
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
-    :param also: what is looked at beside what the merge uses.
-    :param storage_level: where to keep the rows, as Spark names it.
-    :param broadcast_bytes: up to which size the source counts as small.
+    :param also: columns to keep beside those that the merge uses.
+    :param storage_level: Spark's storage level for the rows.
+    :param broadcast_bytes: maximum size of a source that counts as small.
     """
     frame = statement.source_frame(also).withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)

@@ -1,4 +1,4 @@
-"""Keys of a merge by which the source's rows tell a range of the target: predicates that drop no match."""
+"""Merge keys whose values in the source give a range of the target: predicates that drop no match."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})
 _EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND = 1_000_000
 
-#: A range is cut into so many equal parts, a bit for each.
+#: Number of equal parts that a range is cut into, one bit each.
 PARTS = 64
 #: Longer ranges are not cut: the difference of two values might take more than 64 bits.
 LONGEST_CUT = 1 << 62
@@ -41,8 +41,8 @@ class Cut:
     """A range, cut into equal parts.
 
     :param number: a value in it, as a number (bigint).
-    :param low: the smallest.
-    :param width: of a part.
+    :param low: the smallest value.
+    :param width: width of a part.
     """
 
     number: Column
@@ -71,10 +71,10 @@ class SourceKey:
     :param name: prefix of the names of its statistics.
     :param of_partition: whether the table is partitioned by the target's column.
     :param in_utc: whether the session's time zone is UTC.
-    :param column: the physical name of the target's column, if files will be chosen by listed statistics of it.
+    :param column: the physical name of the target's column, if its listed statistics choose the files.
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
-    :param by_clusters: whether the source tells in which parts of that range its values lie, instead of their mean and
-        deviation; for whole types with such a range.
+    :param by_clusters: whether the source's statistics are the parts of that range that hold values, instead of mean
+        and deviation; for whole types with such a range.
     """
 
     target: Column
@@ -91,7 +91,7 @@ class SourceKey:
 
     @property
     def value(self) -> Column:
-        """The source's value, dates and timestamps as exact integers; NULL where it is one that the target hasn't."""
+        """The source's value, dates and timestamps as exact integers; NULL if it is outside the target's range."""
         value = self.source
         if self.type == "date":
             value = F.unix_date(value)
@@ -134,25 +134,24 @@ class SourceKey:
         return None if smallest is None else (smallest, largest)
 
     def leaves_files_out(self, statistics: dict[str, Any]) -> bool:
-        """Whether the source's values leave files out: not if NULL is among them, as few writers count it with care.
+        """Whether the source's values can leave files out. Not with NULL among them: few writers count NULLs reliably.
 
         :param statistics: the source's.
         """
         return self.of_partition or not self._meets_null(statistics)
 
     def predicate(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Column:
-        """True for every target row that can equal a source row in this key, and, by a file's bounds, for every file
-        that can hold one.
+        """True for every target row that can equal a source row in this key, and for every file whose bounds allow one.
 
         :param statistics: the source's.
-        :param clusters: ranges that hold all its values, None to take its one range.
+        :param clusters: ranges that hold all its values; None for its one range.
         """
         ranges = [self._with_margin(each, ascii_only=True) for each in self._ranges(statistics, clusters)]
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
 
     def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> SoughtRanges:
-        """The values that :meth:`predicate` is true for; of a key with its :attr:`column`."""
+        """The values for which :meth:`predicate` is true. The key must have a :attr:`column`."""
         assert self.column is not None, "only such keys choose files by listed statistics"
         ranges = [self._with_margin(each) for each in self._ranges(statistics, clusters)]
         return SoughtRanges(
@@ -174,8 +173,8 @@ class SourceKey:
     def _in_range(self, values: OpenRange) -> Column:
         smallest, largest = values
         if self.type in INTEGER_BITS:
-            # A target column of a narrower integer type than the source's is compared as the wider one, but its
-            # statistics are those of its own type.
+            # A target column of a narrower integer type is compared as the source's wider type, but its statistics
+            # have its own type.
             assert smallest is not None, "ranges of whole numbers have both ends"
             assert largest is not None, "ranges of whole numbers have both ends"
             bound = 1 << (INTEGER_BITS[self.type] - 1)
@@ -186,7 +185,7 @@ class SourceKey:
 
 
 def within(value: Column, values: OpenRange, type_: str) -> Column:
-    """Whether a value of this type is in a range. Its ends have the form of those of :class:`SourceKey`."""
+    """Whether a value of this type is in a range. The range's ends have the same form as in :class:`SourceKey`."""
     smallest, largest = values
     ends = []
     if smallest is not None:
@@ -197,7 +196,7 @@ def within(value: Column, values: OpenRange, type_: str) -> Column:
 
 
 def literal(value: Any, type_: str) -> Column:
-    """A key's value as it is compared in ranges, dates and timestamps as exact integers, as one of its type."""
+    """A literal of the key's type from its form in ranges, where dates and timestamps are exact integers."""
     if type_ == "date":
         return F.date_from_unix_date(F.lit(value))
     if type_ == "timestamp":
@@ -208,7 +207,7 @@ def literal(value: Any, type_: str) -> Column:
 
 
 def _micros_without_zone(value: Column) -> Column:
-    """Microseconds since 1970 of a TIMESTAMP_NTZ, for which Spark has no function that doesn't ask a zone."""
+    """Microseconds since 1970 of a TIMESTAMP_NTZ; Spark's own functions for it all depend on the time zone."""
     days = F.unix_date(value.cast("date")).cast("bigint")
     minutes = (days * 24 + F.hour(value)) * 60 + F.minute(value)
     of_minute = (F.date_part(F.lit("SECOND"), value) * _SECOND).cast("bigint")
@@ -218,11 +217,11 @@ def _micros_without_zone(value: Column) -> Column:
 def source_keys(
     statement: ResolvedMerge, *, partitioned_by: Sequence[str], in_utc: bool, prefix: str
 ) -> list[SourceKey]:
-    """The equalities of the ON condition from which the source's rows tell a range of the target.
+    """The equalities of the ON condition whose source values give a range of the target.
 
-    :param partitioned_by: the columns by which the table is partitioned.
+    :param partitioned_by: the table's partition columns.
     :param in_utc: whether the session's time zone is UTC.
-    :param prefix: what the statistics' names begin with.
+    :param prefix: prefix of the statistics' names.
     """
     keys = []
     for position, equality in enumerate(statement.equalities):

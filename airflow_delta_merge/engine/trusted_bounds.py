@@ -1,10 +1,9 @@
-"""Which bounds of a column can be trusted to leave a file out, and how far they are widened first.
+"""Which bounds of a column can be trusted to leave a file out, and how far to widen them first.
 
-The log holds the least and the greatest value of a column in each file as the file's writer wrote them, and writers
-round, cut and replace values on their way to JSON. Values that this engine takes from the source pass through the
-JVM's and Python's texts, too. So a range of values and a file's bounds are compared with a margin that covers what
-writers are known to do, and types for which no margin would do leave no file out. ``docs/strategies.md`` lists what was
-checked for each writer.
+The log holds each column's least and greatest value per file, as the file's writer wrote them. Writers round, cut and
+replace values when they write JSON. Values from the source are also converted between the JVM and Python. So ranges
+and bounds are compared with a margin that covers what writers are known to do. Types for which no margin is safe leave
+no file out. ``docs/strategies.md`` lists what was checked for each writer.
 
 Values are compared in these forms: whole numbers as they are, dates as days and timestamps as microseconds since 1970,
 decimals as ``Decimal``, texts as texts.
@@ -19,20 +18,20 @@ from typing import Any
 
 #: From the smallest to the greatest value, both included.
 Range = tuple[Any, Any]
-#: The same; None where there is no end.
+#: The same; None means unbounded.
 OpenRange = tuple[Any | None, Any | None]
 
 #: Bits of the whole numbers, by their types as Spark SQL writes them.
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 _MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
-#: Floating point is left out (writers differ in NaN, -0.0 and infinity), as are binary values and boolean ones, and
-#: texts under a collation other than the binary one.
+#: Excluded: floating point (writers differ in NaN, -0.0 and infinity), binary and boolean values, and texts under a
+#: collation other than the binary one.
 _ORDERED = frozenset({*INTEGER_BITS, *_MOMENTS, "date", "string"})
 
-#: A double keeps so many digits of any decimal.
+#: Number of decimal digits that a double always keeps.
 _DIGITS_OF_A_DOUBLE = 15
-#: A double keeps each whole number up to here; beyond, the error is less than the number divided by 2^52.
+#: A double is exact for whole numbers up to here; beyond, the error is less than the number divided by 2^52.
 _WHOLE_IN_A_DOUBLE = 1 << 53
 _GREATEST_INTEGER = (1 << 63) - 1
 
@@ -47,20 +46,20 @@ _FIRST_DAY = (datetime.date(1583, 1, 1) - _EPOCH).days
 _FIRST_MOMENT = (datetime.date(1900, 1, 3) - _EPOCH).days * _DAY_IN_MICROS
 _LAST_DAY = (datetime.date(9999, 12, 30) - _EPOCH).days
 
-#: Delta and others keep so many characters of a text, whatever they put behind them.
+#: Number of characters of a text that Delta and others keep, whatever they append.
 _KEPT_OF_A_TEXT = 32
-#: What a writer's JSON keeps as it is, in an order that is the same by bytes and by UTF-16: no surrogates, no U+FFFD in
-#: place of bytes that are no UTF-8, and nothing that sorts below the blanks with which a CHAR is filled.
+#: Characters that JSON keeps unchanged and that sort the same by bytes and by UTF-16: no surrogates, no U+FFFD in place
+#: of bytes that are not UTF-8, and nothing below the blanks that pad a CHAR.
 _KEPT = re.compile("[ -\ud7fe]*")
-#: The same where no bytes that are no UTF-8 can stand for what comes after it.
+#: The same if the other side may hold bytes that are not UTF-8.
 _ASCII = re.compile("[ -~]*")
 
 
 def leaves_files_out(type_: str, *, of_partition: bool = False) -> bool:
-    """Whether a column of this type may leave a file out by its bounds.
+    """Whether the bounds of a column of this type may leave a file out.
 
-    :param type_: as Spark SQL writes it.
-    :param of_partition: whether the table is partitioned by the column: Spark takes its values from the log.
+    :param type_: the type as Spark SQL writes it.
+    :param of_partition: whether the table is partitioned by the column; its values then come from the log.
     """
     digits = _digits(type_)
     if digits is not None:
@@ -71,22 +70,22 @@ def leaves_files_out(type_: str, *, of_partition: bool = False) -> bool:
 def leaves_rows_out(type_: str) -> bool:
     """Whether predicates on a column may be pushed down to the statistics in Parquet's footers.
 
-    Several writers compare decimals there as bytes without a sign.
+    Several writers compare decimals there as unsigned bytes.
     """
     return type_ in _ORDERED
 
 
 def with_margin(type_: str, values: Range, *, in_utc: bool, ascii_only: bool = False) -> OpenRange:
-    """The range in which bounds may lie of a file that holds one of these values; None for an end that is not known.
+    """The range of possible bounds of a file that holds one of these values; None for an unknown end.
 
-    It works both ways: of a file's bounds it gives the range in which its values may lie.
+    It works both ways: from a file's bounds it gives the range of the file's possible values.
 
-    :param type_: one for which :func:`leaves_files_out`.
-    :param values: the smallest and the greatest.
-    :param in_utc: whether the session's time zone is UTC. Some writers leave the zone out, which Delta then takes for
-        the session's.
-    :param ascii_only: whether the other side of the comparison may hold texts that were no UTF-8, which can't be seen
-        here; texts are compared by what is ASCII then.
+    :param type_: a type for which :func:`leaves_files_out` is true.
+    :param values: the smallest and the greatest value.
+    :param in_utc: whether the session's time zone is UTC. Some writers leave the zone out; Delta then assumes the
+        session's.
+    :param ascii_only: whether the other side of the comparison may hold texts that were not UTF-8, which is not visible
+        here. Only the ASCII part of texts is compared then.
     """
     low, high = values
     if type_ in INTEGER_BITS:
@@ -99,7 +98,7 @@ def with_margin(type_: str, values: Range, *, in_utc: bool, ascii_only: bool = F
         return _between(low - margin, high + margin, _FIRST_MOMENT, _LAST_DAY * _DAY_IN_MICROS)
     if type_ == "string":
         kept = _ASCII if ascii_only else _KEPT
-        # Nobody cuts or replaces an empty text; as a CHAR it is filled with blanks.
+        # No writer cuts or replaces an empty text; as a CHAR it is padded with blanks.
         return _beginning(low, kept), _after(_beginning(high, kept)) if high else "!"
     precision, scale = map(int, re.findall(r"-?\d+", type_))
     least = Decimal(1).scaleb(-scale)
@@ -108,7 +107,7 @@ def with_margin(type_: str, values: Range, *, in_utc: bool, ascii_only: bool = F
 
 
 def of_partition(type_: str, values: Range, *, in_utc: bool) -> OpenRange:
-    """The same for a partition column. The log has its values as text, in full."""
+    """The same for a partition column, whose full values the log has as text."""
     if type_ in _MOMENTS:
         return with_margin(type_, values, in_utc=in_utc)
     if type_ != "string":
@@ -129,20 +128,20 @@ def _error_of_a_double(number: int) -> int:
 
 
 def _between(low: int, high: int, first: int, last: int) -> OpenRange:
-    """A range, without an end where it goes beyond what writers agree on."""
+    """A range that is unbounded where it goes beyond what writers agree on."""
     return None if low < first else min(low, last), None if high > last else max(high, first)
 
 
 def _beginning(text: str, kept: re.Pattern[str]) -> str:
     found = kept.match(text[:_KEPT_OF_A_TEXT])
-    assert found is not None, "it matches nothing, too"
+    assert found is not None, "the pattern also matches the empty text"
     beginning = found[0]
-    # Delta 2 cut some characters in two, and for such a half its JSON has a question mark.
+    # Delta 2 cut some characters in half and wrote a question mark for the half.
     if beginning != text or len(text) == _KEPT_OF_A_TEXT:
         beginning = beginning.removesuffix("?")
     return beginning.rstrip(" ")
 
 
 def _after(beginning: str) -> str | None:
-    """The first text after all that begin so; None if there is none."""
+    """The first text after all texts with this prefix; None if there is none."""
     return beginning[:-1] + chr(ord(beginning[-1]) + 1) if beginning else None

@@ -1,4 +1,4 @@
-"""Finds an application again that another process has started."""
+"""Restores an application that another process started."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _KINDS: dict[str, type[KeptApplication | SubmittedApplication]] = {
 
 
 def application_of(data: Mapping[str, Any]) -> StartedApplication:
-    """Read what :meth:`~airflow_delta_merge.launch.started_application.StartedApplication.to_dict` gave."""
+    """Restore it from :meth:`~airflow_delta_merge.launch.started_application.StartedApplication.to_dict`."""
     return _KINDS[data["kind"]].from_dict(data)

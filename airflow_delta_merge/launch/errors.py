@@ -1,4 +1,4 @@
-"""From what went wrong in Spark to an Airflow error: a sentence to act on, and whether another try makes sense."""
+"""Turns Spark failures into Airflow errors with advice, and decides whether a retry makes sense."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
     from airflow_delta_merge.contract.outcome import JobError
 
-# Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, and so
-# come again at every try: unsupported feature, cardinality (several source rows for one target row), data, constraint,
-# syntax or rule (unknown columns, types that don't fit), and what a query raises by itself (source_dedupe's ties).
+# Classes of SQLSTATE (its first two characters) whose errors come from the statement, the table or the rows, so every
+# retry would fail: unsupported feature, cardinality (several source rows for one target row), data, constraint, syntax
+# or rule (unknown columns, wrong types), and errors that a query raises itself (source_dedupe's ties).
 _LASTING_CLASSES = ("0A", "21", "22", "23", "42", "P0")
-# Of these the ones that time may cure: a table, path or schema that isn't there yet.
+# Exceptions that time may cure: a table, path or schema that doesn't exist yet.
 _PASSING_STATES = ("42P01", "42K03", "42704")
-# What to do about the errors people meet most, by the beginning of their condition; Delta and Spark say what is wrong.
+# Advice for the most common errors, by the beginning of their condition; Delta and Spark say what is wrong.
 _ADVICE = {
     "DELTA_TABLE_NOT_FOUND": "Create it as a Delta table first (CREATE TABLE … USING delta), or correct the name.",
     "TABLE_OR_VIEW_NOT_FOUND": "Check its name, and that this Spark has the catalog it is in.",
-    "PATH_NOT_FOUND": "Check the path in source, and that it can be read from where Spark runs.",
-    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Leave one source row for each key, e.g. by source_dedupe.",
+    "PATH_NOT_FOUND": "Check the path in source, and that Spark can read it from where it runs.",
+    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING": "Keep one source row per key, e.g. with source_dedupe.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Check the columns in on and clauses against both sides.",
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
-    "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. by try_cast.",
+    "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. with try_cast.",
 }
-# What a missing target needs most often.
+# Errors that often mean a missing target.
 _MISSING = ("DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND")
 _ADVICE_FOR_MISSING_TARGET = (
-    "If the target doesn't exist yet, set create_table=True: the merge then makes it with the source's columns (a "
-    "statement by sql= needs a CREATE TABLE before it). If it exists, check target, and that Spark can read it from "
-    "where it runs."
+    "If the target doesn't exist yet, set create_table=True, and the merge creates it with the source's columns (with "
+    "sql=, run CREATE TABLE first). If it exists, check target, and that Spark can read it from where it runs."
 )
-# Spark's plan below an error's sentences: lines that begin with :- or +-, and the one above them.
+# Spark's plan below an error's sentences: lines that begin with :- or +-, and the line above them.
 _PLAN = re.compile(r"\n[^\n]*(?:\n[ :]*[:+]- [^\n]*)+\s*$")
-# What to do about what spark-submit says before any merge begins.
+# Advice for errors of spark-submit before a merge begins.
 _HINTS = {
     r"HADOOP_CONF_DIR|YARN_CONF_DIR": "The Airflow connection {conn_id!r} points to YARN. To run Spark on the worker, "
-    "put local[*] into its host, or delete it if it is spark_default. To use YARN, let HADOOP_CONF_DIR name the folder "
-    "of the cluster's configuration on the worker.",
+    "set its host to local[*], or delete it if it is spark_default. To use YARN, set HADOOP_CONF_DIR to the folder of "
+    "the cluster's configuration on the worker.",
     r"unresolved dependency": "Check the coordinates in packages, and that the worker reaches the repository.",
-    r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Look at driver_memory.",
+    r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Check driver_memory.",
 }
 
 
@@ -66,11 +65,11 @@ class DeltaMergeException(AirflowException):
 
 
 class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
-    """A merge failed in a way that another try cannot cure, so Airflow doesn't make one."""
+    """A merge failed in a way that a retry cannot cure, so Airflow doesn't retry it."""
 
 
 class EmptySourceException(DeltaMergeFailException):
-    """The source has no rows, where the merge's guards want no merge of none."""
+    """The source has no rows, and the merge's guards don't allow that."""
 
 
 @contextmanager
@@ -84,13 +83,13 @@ def raised_for_airflow() -> Iterator[None]:
 
 
 def target_or_number(targets: Sequence[MergeTarget]) -> str:
-    """The one target of a job, or how many it has, for the sentences of errors."""
+    """A job's only target, or the number of its targets, for error messages."""
     names = dict.fromkeys(target.to_sql() for target in targets)
     return next(iter(names)) if len(names) == 1 else f"{len(names)} tables"
 
 
 def error_of_job(error: JobError, target: str) -> DeltaMergeException:
-    """The Airflow error for one that a job reports."""
+    """The Airflow error for an error that a job reports."""
     condition = error.condition
     message = _PLAN.sub("", error.message or "no reason was given.")
     suffix = f" [{condition}]" if condition and condition not in message else ""
@@ -105,9 +104,9 @@ def error_of_job(error: JobError, target: str) -> DeltaMergeException:
 
 
 def _is_about(target: str, message: str) -> bool:
-    """Whether a message about something missing means the target.
+    """Whether a message about a missing table or path is about the target.
 
-    :param target: as the statement names it: ``delta.`/path` `` or a table's quoted name.
+    :param target: its name in the statement: ``delta.`/path` `` or a table's quoted name.
     """
     path = target.removeprefix("delta.").strip("`") if target.startswith("delta.`") else None
     if path is None:
@@ -116,7 +115,7 @@ def _is_about(target: str, message: str) -> bool:
 
 
 def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> DeltaMergeException:
-    """The Airflow error for those of several merges that failed; another try makes sense if it does for one of them."""
+    """The Airflow error for several merges, some failed. It is retried if a retry makes sense for one of them."""
     lasting = all(isinstance(error, AirflowFailException) for error in errors)
     cls = DeltaMergeFailException if lasting else DeltaMergeException
     return cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
@@ -134,8 +133,8 @@ def error_of_exit(
 ) -> DeltaMergeException:
     """The Airflow error for a spark-submit that ended without a result file.
 
-    :param reason: why, as its output tells; empty when it told nothing.
-    :param conn_id: the connection that said where Spark runs.
+    :param reason: the reason from its output; empty if there is none.
+    :param conn_id: the Spark connection.
     """
     what = f"The merge into {target} was not completed: "
     check = _where_to_look(exactly_once)
@@ -145,13 +144,10 @@ def error_of_exit(
         name = signal.Signals(number).name
         hint = ""
         if number == signal.SIGKILL:
-            hint = (
-                " This is how a machine that runs out of memory ends processes: look at its memory, and at "
-                "driver_memory."
-            )
+            hint = " A machine that runs out of memory ends processes in this way. Check its memory and driver_memory."
         return DeltaMergeException(f"{what}Spark was killed from outside by {name}.{hint} {check}")
     if not reason:
-        reason = "it gave no reason. Its own log, which this log names, may tell more."
+        reason = "it gave no reason. Spark's own log, named in this log, may say more."
     hint = next((text.format(conn_id=conn_id) for pattern, text in _HINTS.items() if re.search(pattern, reason)), "")
     return DeltaMergeException(
         f"{what}Spark ended with exit code {exit_code} and left no result: {reason} {hint}".rstrip()
@@ -159,13 +155,13 @@ def error_of_exit(
 
 
 def error_of_loss(error: str, target: str, *, another_try_helps: bool, exactly_once: bool) -> DeltaMergeException:
-    """The Airflow error for a Spark application of which nobody knows how it ended; ``error`` says why."""
+    """The Airflow error for a Spark application whose outcome is unknown; ``error`` says why."""
     cls = DeltaMergeException if another_try_helps else DeltaMergeFailException
     return cls(f"The merge into {target} was not completed: {error} {_where_to_look(exactly_once)}")
 
 
 def timed_out(target: str, *, exactly_once: bool) -> AirflowTaskTimeout:
-    """What ends a task whose merge took longer than its ``execution_timeout`` while it was deferred."""
+    """The error of a deferred task whose merge exceeded its ``execution_timeout``."""
     return AirflowTaskTimeout(
         f"The merge into {target} was not completed within the task's execution_timeout, so its Spark application was "
         f"ended. {_where_to_look(exactly_once)}"

@@ -1,18 +1,18 @@
-"""A process that keeps the Spark application of a deferred task: starts it, tells how it ended, and ends it in time.
+"""A process that runs the Spark application of a deferred task: starts it, records how it ended, and ends it in time.
 
-The task's own process goes away while Spark runs, and the triggerer may be restarted. So this stands between them and
-spark-submit, and one folder is all that connects it with them:
+The task's own process exits while Spark runs, and the triggerer may be restarted. So this process sits between them and
+spark-submit. They communicate only through one folder:
 
-- ``keeper.lock`` is locked as long as this process lives, and holds its process id.
-- ``output`` is what spark-submit and the job print.
-- ``followed`` is rewritten by whoever follows the application. When nobody has for ``--silence-seconds``, the
-  application is ended: nobody would hear of it.
+- ``keeper.lock`` is locked while this process is alive, and holds its process id.
+- ``output`` has the output of spark-submit and the job.
+- ``followed`` is rewritten by the process that follows the application. If it isn't for ``--silence-seconds``, the
+  application is ended, since no one would see its result.
 - ``exit.json`` appears when spark-submit has ended, with its exit code.
 
-SIGTERM ends the application if it still runs. This process removes the folder at its own end, also some time after an
-application has ended of which nobody has taken note. The folder is private, so its files need not be.
+SIGTERM ends the application if it still runs. This process removes the folder when it exits. If no one reads the result
+of an ended application, it exits after a while. The folder is private, so its files need not be.
 
-Started as a script without site-packages, so it imports the standard library only.
+It is started as a script without site-packages, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ LOCK = "keeper.lock"
 OUTPUT = "output"
 FOLLOWED = "followed"
 EXIT = "exit.json"
-#: In a command's arguments this process id stands for this text.
+#: Placeholder for this process's id in a command's arguments.
 KEEPER_PID = "@keeper-pid@"
-#: How long an application runs that nobody follows: longer than another triggerer takes to take over (30 s and more).
+#: How long an application runs without a follower: longer than another triggerer takes to take over (30 s and more).
 SILENCE_SECONDS = 300.0
-#: How long the result of an application is kept that nobody has followed to its end.
+#: How long the result of an application without a follower is kept.
 KEPT_SECONDS = 3600.0
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
-_NOT_STARTED = 127  # as a shell says it
+_NOT_STARTED = 127  # a shell's exit code for a command that can't be started
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Keep one application until it has ended and its folder was removed."""
+    """Run one application until it has ended and its folder was removed."""
     parser = argparse.ArgumentParser(prog="application_keeper", description="Keep one Spark application.")
     parser.add_argument("--folder", required=True, type=Path)
     parser.add_argument("--silence-seconds", type=float, default=SILENCE_SECONDS)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(command: Sequence[str], output: Path, shall_end: Callable[[], bool]) -> int | None:
-    """Run a command to its end, and return its exit code; None when it was ended."""
+    """Run a command to its end, and return its exit code; None if it was ended early."""
     own = [str(os.getpid()) if argument == KEEPER_PID else argument for argument in command]
     with output.open("wb") as out:
         try:
@@ -92,13 +92,13 @@ def _run(command: Sequence[str], output: Path, shall_end: Callable[[], bool]) ->
             return None
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     with suppress(ProcessLookupError, PermissionError):
-        # A JVM that was killed leaves its Python process behind for a while.
+        # A killed JVM leaves its Python process behind for a while.
         os.killpg(process.pid, signal.SIGKILL)
     return process.returncode
 
 
 class _Silence:
-    """How long a file has not been rewritten, by a clock that nobody sets and that sleeps with the machine."""
+    """How long a file has not been rewritten, by a monotonic clock that stops while the machine sleeps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -115,9 +115,10 @@ class _Silence:
 
 
 def end_group(leader: subprocess.Popen[Any]) -> None:
-    """Ask every process of a group to end, and make them after a few seconds.
+    """Terminate every process of a group, and kill them after a few seconds.
 
-    Runs inside Airflow's signal handler too, while the interrupted code may hold the Popen's lock: so it polls only.
+    This also runs inside Airflow's signal handler, while the interrupted code may hold the Popen's lock, so it only
+    polls.
     """
     with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
         os.killpg(leader.pid, signal.SIGTERM)
@@ -131,13 +132,13 @@ def end_group(leader: subprocess.Popen[Any]) -> None:
 
 def _write_exit(folder: Path, exit_code: int) -> None:
     temporary = folder / f".{EXIT}"
-    with suppress(OSError):  # a folder that was removed, or a full disk: the lock's end tells as much
+    with suppress(OSError):  # the folder was removed, or the disk is full: releasing the lock is enough
         temporary.write_text(json.dumps({"exit_code": exit_code}))
         temporary.replace(folder / EXIT)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock on a file, which goes with that process whatever ends it."""
+    """Whether a process holds a lock on a file. The lock ends with the process, however that ends."""
     with path.open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -147,7 +148,7 @@ def is_locked(path: Path) -> bool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that a killed process may still write into for a moment."""
+    """Remove a folder, even if a killed process still writes into it for a moment."""
     for _ in range(50):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

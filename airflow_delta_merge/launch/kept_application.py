@@ -1,4 +1,4 @@
-"""The Spark application of a deferred task, as Airflow's side sees it: started, found again, followed and ended."""
+"""The Spark application of a deferred task from Airflow's side: starts, finds, follows and ends it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from airflow_delta_merge.launch.spark_output import SparkOutput
 from airflow_delta_merge.launch.staging import Staging, own_folders
 from airflow_delta_merge.launch.started_application import StartedApplication
 
-#: Longest column lineage, in characters of JSON, that goes with the event by which a deferred task goes on.
+#: Longest column lineage, in characters of JSON, in the event that resumes a deferred task.
 LONGEST_LINEAGE = 64 * 1024
 
 _SECRETS = "secrets.json"
@@ -51,10 +51,10 @@ _MOST_BYTES_AT_ONCE = 1 << 20
 
 @dataclass
 class KeptApplication(StartedApplication):
-    """A Spark application under the care of :mod:`~airflow_delta_merge.launch.keeper`.
+    """A Spark application that :mod:`~airflow_delta_merge.launch.keeper` runs.
 
     :param folder: the merge's staging folder.
-    :param host: the machine on which it was started.
+    :param host: the machine that started it.
     """
 
     folder: Path
@@ -84,11 +84,11 @@ class KeptApplication(StartedApplication):
     ) -> KeptApplication:
         """Start spark-submit under a keeper that outlives this process.
 
-        :param staging: the merge's files, whose folder the keeper removes at the end.
+        :param staging: the merge's files. The keeper removes their folder at the end.
         :param command: spark-submit and its arguments.
-        :param secrets_in: whatever Spark gets to know; what Airflow masks of it here, it also masks in the triggerer.
-        :param spark_log: gets all that Spark prints, from whoever follows the application.
-        :param verbose: whether the task's log gets all of it, too.
+        :param secrets_in: all values passed to Spark; those that Airflow masks here are also masked in the triggerer.
+        :param spark_log: gets Spark's complete output from the process that follows the application.
+        :param verbose: whether the task's log also gets the complete output.
         :raises KeeperError: when the keeper does not start.
         """
         kept = cls(staging.folder)
@@ -96,7 +96,7 @@ class KeptApplication(StartedApplication):
         staging.write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
         staging.write(_STARTED_AS, _fingerprint(staging, command))
         staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
-        # Isolated, as the modules beside that script are not meant to be found by the names of Python's own.
+        # Isolated mode: modules beside that script must not shadow Python's own.
         keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder), "--"]
         process = subprocess.Popen(
             [*keeper, *command],
@@ -111,17 +111,17 @@ class KeptApplication(StartedApplication):
         while not kept.is_kept():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise KeeperError(
-                    f"The process that is to keep the merge's Spark application did not start ({keeper[0]}, exit code "
-                    f"{process.poll()}): is the disk full, or is there no memory for another process?"
+                    f"The keeper process of the merge's Spark application did not start ({keeper[0]}, exit code "
+                    f"{process.poll()}). Check for a full disk or lack of memory."
                 )
             time.sleep(0.05)
         return kept
 
     @classmethod
     def find(cls, identity: MergeIdentity) -> Iterator[tuple[KeptApplication, MergeIdentity]]:
-        """The applications on this machine, and of this user, that merge under this application id."""
+        """This user's applications on this machine that merge under this application id."""
         for folder in own_folders():
-            with suppress(OSError, DeltaMergeError):  # gone meanwhile
+            with suppress(OSError, DeltaMergeError):  # removed meanwhile
                 if not (folder / LOCK).exists():
                     continue
                 theirs = Staging(folder).read_request().identity
@@ -129,25 +129,25 @@ class KeptApplication(StartedApplication):
                     yield cls(folder), theirs
 
     def to_dict(self) -> dict[str, Any]:
-        """How it is found again, in JSON types."""
+        """The data to find it again, in JSON types."""
         return {"kind": self.kind, "folder": str(self.folder), "host": self.host}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KeptApplication:
-        """Read what :meth:`to_dict` gave."""
+        """Restore it from :meth:`to_dict`."""
         return cls(Path(data["folder"]), data["host"])
 
     def __str__(self) -> str:
         return f"Spark runs on {self.host}; a triggerer there follows it ({self.folder})."
 
     def is_started_as(self, staging: Staging, command: Sequence[str]) -> bool:
-        """Whether this was started to do just what ``command`` would do with the files of ``staging``."""
+        """Whether it was started with an equivalent ``command`` and equivalent files in ``staging``."""
         with suppress(OSError):
             return (self.folder / _STARTED_AS).read_text(encoding="utf-8") == _fingerprint(staging, command)
         return False
 
     def is_kept(self) -> bool:
-        """Whether the keeper lives."""
+        """Whether the keeper process is alive."""
         with suppress(OSError):
             return is_locked(self.folder / LOCK)
         return False
@@ -156,7 +156,7 @@ class KeptApplication(StartedApplication):
         return not (self.folder / EXIT).exists() and self.is_kept()
 
     def can_still_succeed(self) -> bool:
-        """Whether it runs, or has ended with a result."""
+        """Whether it runs, or has ended successfully."""
         if not (self.folder / EXIT).exists():
             return self.is_kept()
         with suppress(MergeResultError):
@@ -170,9 +170,9 @@ class KeptApplication(StartedApplication):
                 mask_secret(secret)
 
     def follow(self) -> list[str]:
-        """Tell the keeper that somebody follows, and read what was printed since the last time, masked.
+        """Tell the keeper that the application is followed, and read its new output, masked.
 
-        :return: what of it the task's log shows; empty when there is nothing more.
+        :return: the lines for the task's log; empty if there is no more output.
         """
         if self._offset is None:
             self._recall()
@@ -190,57 +190,57 @@ class KeptApplication(StartedApplication):
         return lines, self.ended() if has_ended and not lines else None
 
     def ended(self) -> ApplicationEnd | None:
-        """How it has ended; None as long as it runs."""
+        """How it ended; None while it runs."""
         exit_code = None
         try:
             exit_code = json.loads((self.folder / EXIT).read_text(encoding="utf-8"))["exit_code"]
         except OSError:
             if self.is_kept():
                 return None
-        told: dict[str, Any] = {"reason": self.output.reason, "application": self.application}
+        known: dict[str, Any] = {"reason": self.output.reason, "application": self.application}
         try:
             outcome = Staging(self.folder).read_outcome()
         except (MergeResultError, PermissionError) as error:
             if isinstance(error, PermissionError):
                 return self._lost()
-            return ApplicationEnd(error=str(error), exit_code=exit_code, **told)
+            return ApplicationEnd(error=str(error), exit_code=exit_code, **known)
         if outcome is None and exit_code is None:
             return self._lost()
-        return ApplicationEnd(outcome=outcome and _for_event(outcome), exit_code=exit_code, **told)
+        return ApplicationEnd(outcome=outcome and _for_event(outcome), exit_code=exit_code, **known)
 
     def _lost(self) -> ApplicationEnd:
         here, host = socket.gethostname(), self.host
         if here != host:
             return ApplicationEnd(
                 error=f"Spark was started on {host}, but the triggerer runs on {here} and cannot follow it from there. "
-                f"Have a triggerer run on {host}, with several such machines by queues of triggerers, or set "
-                "deferrable=False. That Spark application ends by itself, at the latest "
-                f"{SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                f"Run a triggerer on {host} (with several such machines, use triggerer queues), or set "
+                f"deferrable=False. The Spark application ends by itself within {SILENCE_SECONDS / 60:.0f} minutes "
+                "after its start.",
                 another_try_helps=False,
             )
         if self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK):
             return ApplicationEnd(
-                error=f"The triggerer runs as another user than the task, and may not read {self.folder}. Run both as "
-                f"one user, or set deferrable=False. The Spark application ends by itself, at the latest "
-                f"{SILENCE_SECONDS / 60:.0f} minutes after it was started.",
+                error=f"The triggerer runs as another user than the task and may not read {self.folder}. Run both as "
+                f"one user, or set deferrable=False. The Spark application ends by itself within "
+                f"{SILENCE_SECONDS / 60:.0f} minutes after its start.",
                 another_try_helps=False,
             )
         return ApplicationEnd(
-            error=f"Its Spark application on {host} is gone without a word: the process that kept it was killed, the "
-            f"machine was restarted, or no triggerer followed it for {SILENCE_SECONDS / 60:.0f} minutes. Is a "
-            "triggerer running all the time?",
+            error=f"Its Spark application on {host} disappeared: its keeper process was killed, the machine was "
+            f"restarted, or no triggerer followed it for {SILENCE_SECONDS / 60:.0f} minutes. Check that a triggerer "
+            "is always running.",
             application=self.application,
         )
 
     def kill(self) -> None:
         with suppress(OSError, ValueError):
             if self.is_kept():
-                # As long as it holds the lock, no other process can have its id.
+                # While it holds the lock, no other process can have its id.
                 os.kill(keeper := int((self.folder / LOCK).read_text()), signal.SIGTERM)
                 deadline = time.monotonic() + _SECONDS_TO_END
                 while self.is_kept():
                     if time.monotonic() > deadline:
-                        # The job notices within a second, and ends Spark.
+                        # The job notices within a second and ends Spark.
                         os.kill(keeper, signal.SIGKILL)
                         break
                     time.sleep(0.05)
@@ -261,7 +261,7 @@ class KeptApplication(StartedApplication):
         return [str(redact(line)) for line in text.decode(errors="replace").splitlines()]
 
     def _recall(self) -> None:
-        """What another triggerer has read before."""
+        """Continue where another follower stopped reading."""
         self._offset = 0
         with suppress(OSError, ValueError):
             spark_log = json.loads((self.folder / _SPARK_LOG).read_text(encoding="utf-8"))
@@ -272,25 +272,25 @@ class KeptApplication(StartedApplication):
             self._offset, self.output = followed["offset"], SparkOutput.from_dict(followed["output"])
 
     def _remember(self) -> None:
-        told = {"offset": self._offset, "output": self.output.to_dict()}
+        state = {"offset": self._offset, "output": self.output.to_dict()}
         temporary = self.folder / f".{FOLLOWED}"
         try:
-            temporary.write_text(json.dumps(told), encoding="utf-8")
+            temporary.write_text(json.dumps(state), encoding="utf-8")
             temporary.replace(self.folder / FOLLOWED)
-        except OSError:  # a full disk is no reason to let the application die
+        except OSError:  # a full disk must not end the application
             with suppress(OSError):
                 os.utime(self.folder / FOLLOWED)
 
 
 def _for_event(outcome: JobOutcome) -> JobOutcome:
-    """An outcome as it may go into Airflow's database: masked, and without lineage that is too long."""
+    """An outcome for Airflow's database: masked, and without a lineage that is too long."""
     masked = outcome.with_messages(lambda message: str(redact(message)))
     length = sum(len(json.dumps(merge.lineage.to_dict())) for merge in masked.merges if merge.lineage is not None)
     return masked.without_lineage() if length > LONGEST_LINEAGE else masked
 
 
 def _fingerprint(staging: Staging, command: Sequence[str]) -> str:
-    """What a merge is started with, whatever its folder and its identity, as a hash."""
+    """A hash of the command, request and properties of a merge, independent of its folder and identity."""
     request = staging.read_request().without_identity().to_json()
     parts = [*command, request, staging.properties.read_text(encoding="utf-8")]
     text = "\0".join(parts).replace(str(staging.folder), "")

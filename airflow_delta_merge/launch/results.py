@@ -1,4 +1,4 @@
-"""From a job's outcome and its application's end: results of merges, or errors for Airflow."""
+"""Turns a job's outcome and its application's end into results of merges, or errors for Airflow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 def outcome_of(end: ApplicationEnd, target: str, *, killed: bool, exactly_once: bool, conn_id: str) -> JobOutcome:
     """The outcome that the job wrote before its application ended.
 
-    :param target: the target, or how many there are, for sentences.
-    :param killed: whether Airflow has ended it.
+    :param target: the target, or the number of targets, for messages.
+    :param killed: whether Airflow ended the application.
     :param exactly_once: whether the merge had an identity.
-    :param conn_id: the connection that said where Spark runs.
-    :raises DeltaMergeException: when it is an error, or there is none.
+    :param conn_id: the Spark connection.
+    :raises DeltaMergeException: when the outcome is an error, or there is no outcome.
     """
     if end.error is not None:
         raise error_of_loss(end.error, target, another_try_helps=end.another_try_helps, exactly_once=exactly_once)
@@ -33,8 +33,8 @@ def outcome_of(end: ApplicationEnd, target: str, *, killed: bool, exactly_once: 
     if end.outcome.error is not None:
         raise error_of_job(end.outcome.error, target)
     if end.exit_code and not end.outcome.errors:
-        # The result is written after the commit, so the merge is done; to fail now would make it run twice.
-        log.warning("Spark ended with exit code %s, but after the merge was done.", end.exit_code)
+        # The result is written after the commit, so the merge is done. Failing now would run it twice.
+        log.warning("Spark ended with exit code %s after the merge was done.", end.exit_code)
     return end.outcome
 
 
@@ -52,7 +52,7 @@ def result_of(outcome: JobOutcome, on_lineage: Callable[[ColumnLineage], None] |
 def results_of(
     outcome: JobOutcome, on_lineage: Callable[[int, ColumnLineage], None] | None
 ) -> list[MergeResult | None]:
-    """The results of several merges in their order, with None for those that were skipped.
+    """The results of several merges in order, with None for skipped ones.
 
     :param on_lineage: called with a merge's position and the lineage of its target's columns.
     :raises DeltaMergeException: when some of them failed.

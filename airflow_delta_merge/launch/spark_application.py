@@ -1,4 +1,4 @@
-"""The Spark application behind a merge, as logs tell of it, and how it ended."""
+"""The Spark application behind a merge, as found in logs, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from airflow_delta_merge.contract.outcome import JobOutcome
 
-# What the job's describe_application writes.
-_TOLD = re.compile(
+# The line that the job's describe_application writes.
+_REPORTED = re.compile(
     r"Merge: Spark application (?P<id>[^\s,]+)(?:, UI at (?P<ui_url>https?://[^\s,]+))?"
     r"(?P<event_log>, event log on)?\s*$"
 )
-# What YARN's client writes of an application whose driver runs on the cluster.
+# The line that YARN's client writes for an application whose driver runs on the cluster.
 _TRACKED = re.compile(r"tracking URL: (?P<ui_url>https?://\S+/(?P<id>application_\d+_\d+)/?)\s*$")
 
 
@@ -23,8 +23,8 @@ class SparkApplication:
     """A Spark application that has started.
 
     :param id: its id, e.g. ``app-20260131060000-0001``.
-    :param ui_url: where its own web UI is as long as it runs; None when that is off.
-    :param event_log: whether it keeps an event log, from which a history server shows it.
+    :param ui_url: the URL of its own web UI while it runs; None if the UI is off.
+    :param event_log: whether it writes an event log, which a history server can show.
     """
 
     id: str
@@ -33,10 +33,10 @@ class SparkApplication:
 
     @classmethod
     def told_by(cls, line: str) -> SparkApplication | None:
-        """The application that a line of the job's output tells of; None for all other lines."""
+        """The application that a line of the job's output reports; None for all other lines."""
         if tracked := _TRACKED.search(line):
             return cls(tracked["id"], tracked["ui_url"])
-        found = _TOLD.search(line)
+        found = _REPORTED.search(line)
         return cls(found["id"], found["ui_url"], bool(found["event_log"])) if found else None
 
 
@@ -44,13 +44,13 @@ class SparkApplication:
 class ApplicationEnd:
     """How a merge's Spark application ended; JSON types by :meth:`to_dict`, for a trigger's event.
 
-    :param outcome: what the job's result file says; None when there is none.
-    :param exit_code: spark-submit's, negative for a signal; None when nobody knows it.
-    :param reason: why it failed, if it did, as its output tells; masked.
-    :param application: the application, if it told of itself.
-    :param error: why nothing is known of it, as a sentence.
-    :param another_try_helps: when there is such an error: whether another try may have more luck.
-    :param timed_out: whether it was ended as the task's ``execution_timeout`` had passed.
+    :param outcome: the content of the job's result file; None if there is none.
+    :param exit_code: spark-submit's exit code, negative for a signal; None if unknown.
+    :param reason: why it failed, if it did, from its output; masked.
+    :param application: the application, if its output reported it.
+    :param error: why its outcome is unknown, as a sentence.
+    :param another_try_helps: whether a retry may succeed after such an error.
+    :param timed_out: whether it was ended because the task's ``execution_timeout`` had passed.
     """
 
     outcome: JobOutcome | None = None
@@ -66,9 +66,9 @@ class ApplicationEnd:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationEnd:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
-        :raises MergeResultError: when the outcome is not one of this release.
+        :raises MergeResultError: when the outcome is not from this release.
         """
         application, outcome = data.get("application"), data.get("outcome")
         return cls(

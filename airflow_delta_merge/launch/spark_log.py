@@ -1,4 +1,4 @@
-"""Spark's own log, whole: a file among Airflow's logs, which stays there as long as these do."""
+"""Spark's own complete log: a file among Airflow's logs, kept as long as these."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 class SparkLog:
     """The file that gets every line.
 
-    :param path: the file; None when there can be none.
+    :param path: the file; None if it can't be written.
     """
 
     path: Path | None
 
     @classmethod
     def of(cls, name: str) -> SparkLog:
-        """A new file for an application of this name, not made yet.
+        """The path for an application of this name; the file isn't created yet.
 
-        It ends with ``.log``, as all files that Airflow's own clean-up of logs looks at.
+        It ends with ``.log`` so that Airflow's own log clean-up finds it.
         """
         base = conf.get("logging", "base_log_folder", fallback="")
         if not base:
@@ -42,7 +42,7 @@ class SparkLog:
         return cls(Path(base).expanduser() / FOLDER / application / f"{moment}-{uuid.uuid4().hex[:6]}.log")
 
     def open(self) -> bool:
-        """Make the file, and tell whether it was made. Without a file the merge goes on all the same."""
+        """Create the file, and return whether it was created. The merge continues without it."""
         if self.path is None:
             return False
         try:
@@ -51,18 +51,18 @@ class SparkLog:
         except FileExistsError:
             return False
         except OSError as error:
-            log.warning("Spark's own log is not kept, as %s cannot be made: %s", self.path, error.strerror)
+            log.warning("Spark's own log is not kept, because %s cannot be created: %s", self.path, error.strerror)
             self.path = None
             return False
         return True
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines, whose secrets are masked."""
+        """Append lines, whose secrets must be masked."""
         if self.path is None:
             return
         try:
             with self.path.open("a", encoding="utf-8", errors="replace") as file:
                 file.writelines(f"{line.rstrip()}\n" for line in lines)
         except OSError as error:
-            log.warning("Spark's own log is not kept to its end in %s: %s", self.path, error.strerror)
+            log.warning("Spark's own log in %s is incomplete: %s", self.path, error.strerror)
             self.path = None

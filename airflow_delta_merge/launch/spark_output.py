@@ -1,4 +1,4 @@
-"""What spark-submit and the job print: which lines the task's log shows, and which of them says why Spark failed."""
+"""Reads the output of spark-submit and the job: which lines the task's log shows, and which explains a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_delta_merge.launch.spark_application import SparkApplication
 
-# Lines of runs without any trouble, and of failures that the job itself tells in a sentence.
+# Lines of successful runs, and of failures that the job itself reports in a sentence.
 _NOISE = re.compile(
     "|".join(
         [
@@ -29,7 +29,7 @@ _NOISE = re.compile(
         ]
     )
 )
-# An exception follows it. Where the path is missing, the merge's own error says so.
+# An exception follows this line. If the path is missing, the merge's own error says so.
 _NOISE_WITH_EXCEPTION = re.compile(r"^\S+ \S+ WARN FileStreamSink: Assume no metadata directory\.")
 _FRAME = re.compile(r"^\s+(at [\w.$/<>@-]+\(|\.{3} \d+ (more|common frames omitted))")
 _EXCEPTION = re.compile(
@@ -37,7 +37,7 @@ _EXCEPTION = re.compile(
     r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error|Throwable)[\w$]*: (?P<message>.+)$"
 )
 _OF_PROGRESS = re.compile(r"^Merge\b[^:]*: ")
-# What ends a JVM's own complaint, which stands in the line before.
+# Lines that follow a JVM's own error message without adding to it.
 _EMPTY_WORDS = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
 
 
@@ -56,15 +56,15 @@ class SparkOutput:
 
     @property
     def reason(self) -> str:
-        """Why Spark failed, if it did: the message of the exception that ended it, else what it said last."""
+        """Why Spark failed, if it did: the message of the exception that ended it, or its last line."""
         if not self._exception or not self._cause or self._cause in self._exception:
             return self._exception or self._last_line
         return f"{self._exception} Caused by: {self._cause}"
 
     def read(self, line: str) -> bool:
-        """Take note of a line, and tell whether it belongs into the task's log.
+        """Process a line and return whether the task's log should show it.
 
-        :param line: a line with its indentation, its secrets masked.
+        :param line: a line with its indentation and with masked secrets.
         """
         text = line.rstrip()
         if not text or _FRAME.match(text):
@@ -86,18 +86,18 @@ class SparkOutput:
         if exception is None:
             self._last_line = text
             if _OF_PROGRESS.match(text):
-                self._exception = self._cause = ""  # Spark got over it
+                self._exception = self._cause = ""  # Spark recovered from it
         elif exception["role"] == "Caused by: ":
             self._cause = exception["message"].strip()
         elif exception["role"] != "Suppressed: ":
             self._exception, self._cause = exception["message"].strip(), ""
 
     def to_dict(self) -> dict[str, Any]:
-        """What was read so far, in JSON types."""
+        """The state of reading, in JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SparkOutput:
-        """Read what :meth:`to_dict` gave."""
+        """Restore it from :meth:`to_dict`."""
         application = data["application"]
         return cls(**{**data, "application": application and SparkApplication(**application)})

@@ -1,4 +1,4 @@
-"""Airflow's ``SparkSubmitHook``, as a merge needs it: local without a connection, and gone entirely when killed."""
+"""Airflow's ``SparkSubmitHook`` for merges: local by default, and completely ended when killed."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _SECONDS_TO_KILL_A_POD = 30.0
 
 
 class SparkSubmit(SparkSubmitHook):
-    """Runs one spark-submit in a process group of its own.
+    """Runs one spark-submit in its own process group.
 
-    Differs from its base in this:
+    Differences from its base class:
 
-    - Without the connection ``spark_default`` it runs ``local[*]``. (The base would go to YARN.) Any other connection
-      that isn't there is an error: whoever names one doesn't mean this machine.
-    - A spark-submit that isn't on the PATH is looked for beside the Python that runs Airflow, where pip puts it.
-    - The connection may be one of type ``delta_merge``, too.
-    - Properties come by file only, and ``spark-defaults.conf`` still counts.
-    - Killing it ends the JVM *and* the Python process under it, and in cluster mode the application on the cluster.
-    - The task's log gets the lines that help a person, a file beside Airflow's logs gets all of them.
+    - If the connection ``spark_default`` doesn't exist, it runs ``local[*]``. (The base would use YARN.) Any other
+      missing connection is an error.
+    - If spark-submit isn't on the PATH, it is searched beside the Python that runs Airflow, where pip installs it.
+    - The connection may also have type ``delta_merge``.
+    - Properties are passed only in a file, and ``spark-defaults.conf`` still applies.
+    - Killing it ends the JVM *and* its Python process, and in cluster mode the application on the cluster.
+    - The task's log gets only useful lines; a file beside Airflow's logs gets all of them.
     """
 
     _submit_sp: Popen[str] | None
@@ -63,7 +63,7 @@ class SparkSubmit(SparkSubmitHook):
         on_application: Callable[[SparkApplication], None] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Find the connection, but start nothing yet.
+        """Find the connection, without starting anything.
 
         :param temporary: folder for temporary files of the driver's JVM; by default the system's.
         :param on_application: called when the Spark application has started.
@@ -72,10 +72,10 @@ class SparkSubmit(SparkSubmitHook):
         self._temporary = temporary
         self._on_application = on_application
         self.java_options: list[str] = []
-        #: What belongs to an application whose driver runs on the cluster; None for any other.
+        #: How the driver runs on the cluster; None if it doesn't.
         self.cluster_mode: ClusterMode | None = None
         self.killed = False
-        #: What it has printed.
+        #: Its output.
         self.output = SparkOutput()
         self.spark_log = SparkLog.of(str(self._name))
         self._check_connection()
@@ -92,7 +92,7 @@ class SparkSubmit(SparkSubmitHook):
 
     @property
     def local_cores(self) -> int:
-        """The cores of a local master: ``local`` has one, ``local[4]`` and ``local[4,2]`` four, ``local[*]`` all."""
+        """Cores of a local master: one for ``local``, 4 for ``local[4]`` and ``local[4,2]``, all for ``local[*]``."""
         found = re.match(r"local\[(\d+)", self.master)
         if found:
             return int(found[1])
@@ -104,20 +104,20 @@ class SparkSubmit(SparkSubmitHook):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the driver is to run on the cluster."""
+        """Whether the driver runs on the cluster."""
         return bool(self._connection["deploy_mode"] == "cluster")
 
     @cached_property
     def spark_home(self) -> SparkHome:
         """The Spark that spark-submit starts.
 
-        :raises SparkConnectionError: when spark-submit isn't there.
+        :raises SparkConnectionError: when spark-submit can't be found.
         """
         return SparkHome.of(self.find_binary())
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
-        """Get the connection, or for a ``spark_default`` that isn't there one to this machine."""
+        """Get the connection. A missing ``spark_default`` becomes a connection to this machine."""
         return as_spark_connection(find_connection(conn_id))
 
     def _resolve_connection(self) -> dict[str, Any]:
@@ -125,28 +125,28 @@ class SparkSubmit(SparkSubmitHook):
         if "k8s" in connection["master"] and getattr(spark_submit, "kube_client", None) is None:
             # The base would fail with a NameError.
             raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} points to Kubernetes, for which Airflow's Spark provider "
-                "needs the provider apache-airflow-providers-cncf-kubernetes: install it."
+                f"The Spark connection {self._conn_id!r} points to Kubernetes. Install "
+                "apache-airflow-providers-cncf-kubernetes, which Airflow's Spark provider needs for it."
             )
         return connection
 
     def _check_connection(self) -> None:
         if self.master == "spark://":
             raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} names no master: put one into its host, e.g. local[*], yarn "
-                "or spark://host:7077."
+                f"The Spark connection {self._conn_id!r} has no master. Set its host, e.g. to local[*], yarn or "
+                "spark://host:7077."
             )
         if self.master.startswith("sc://"):
             raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} points to a Spark Connect server, over which Delta's classes "
-                "cannot be reached: let it name the master of that cluster (yarn, spark://…, k8s://…), where the merge "
-                "then runs as an application of its own."
+                f"The Spark connection {self._conn_id!r} points to a Spark Connect server, which gives no access to "
+                "Delta's classes. Set its host to the master of that cluster (yarn, spark://…, k8s://…). The merge "
+                "then runs there as its own application."
             )
 
     def check_master(self) -> None:
-        """Fail at once where Spark would try for a minute: when no standalone master answers.
+        """Fail immediately if no standalone master answers; Spark itself would retry for a minute.
 
-        :raises SparkConnectionError: when none of the addresses takes a connection.
+        :raises SparkConnectionError: when none of the addresses accepts a connection.
         """
         if not self.master.startswith("spark://"):
             return
@@ -159,23 +159,23 @@ class SparkSubmit(SparkSubmitHook):
             except (OSError, ValueError) as error:
                 reasons.append(f"{address}: {error}")
         raise SparkConnectionError(
-            f"No Spark master answers at {self.master} ({'; '.join(reasons)}): check the host and port in the Airflow "
-            f"connection {self._conn_id!r}, and that the master runs and can be reached from this worker."
+            f"No Spark master answers at {self.master} ({'; '.join(reasons)}). Check the host and port in the Airflow "
+            f"connection {self._conn_id!r}, and that the master is running and reachable from this worker."
         )
 
     def add_jars(self, jars: Sequence[str], *, on_class_path: bool = True) -> None:
-        """Give these jars to driver and executors.
+        """Add these jars to driver and executors.
 
-        :param on_class_path: whether they go on the class path of a local driver.
+        :param on_class_path: whether a local driver gets them on its class path.
         """
         if self.is_local and on_class_path:
-            # On the class path they are used where they lie; by --jars they would be copied at each start.
+            # On the class path they are used in place; --jars would copy them at each start.
             self._driver_class_path = ":".join(filter(None, [*jars, self._driver_class_path]))
         else:
             self._jars = ",".join(filter(None, [*jars, self._jars]))
 
     def keep_here(self, staging: Staging, parent: str) -> None:
-        """Have the driver read and write the staged files where they are, and end with the process ``parent``."""
+        """Make the driver use the staged files in place, and end with the process ``parent``."""
         self._application_args = [
             *("--request", str(staging.request)),
             *("--result", str(staging.result)),
@@ -184,18 +184,18 @@ class SparkSubmit(SparkSubmitHook):
         ]
 
     def send(self, staging: Staging, cluster_mode: ClusterMode) -> None:
-        """Have the request travel to a driver on the cluster, which finds it in the folder where it starts."""
+        """Ship the request to a driver on the cluster, which finds it in its working directory."""
         self.cluster_mode = cluster_mode
         self._files = str(staging.request)
         self._application_args = ["--request", staging.request.name, "--result", cluster_mode.result]
 
     def run(self, application: str) -> int:
-        """Run spark-submit to its end, its output into the log, and return its exit code (negative: a signal)."""
+        """Run spark-submit to its end, log its output, and return its exit code (negative for a signal)."""
         self.open_log()
         try:
             self.submit(application, start_new_session=True, env=self.environment())
         except AirflowException:
-            # It says "Cannot execute" and the command; the caller knows more from the result file.
+            # It says only "Cannot execute" and the command; the caller has more from the result file.
             if self._submit_sp is None:
                 raise
         except BaseException:
@@ -204,7 +204,7 @@ class SparkSubmit(SparkSubmitHook):
         assert self._submit_sp is not None
         exit_code = self._submit_sp.wait()
         with suppress(ProcessLookupError, PermissionError):
-            # A JVM that was killed leaves its Python process behind for a while.
+            # A killed JVM leaves its Python process behind for a while.
             os.killpg(self._submit_sp.pid, signal.SIGKILL)
         return exit_code
 
@@ -219,12 +219,12 @@ class SparkSubmit(SparkSubmitHook):
         return bool(self._verbose)
 
     def open_log(self) -> None:
-        """Make the file for Spark's own log, and name it in the task's."""
+        """Create the file for Spark's own log, and log its path."""
         if self.spark_log.open():
             self.log.info("Spark's own log: %s", self.spark_log.path)
 
     def command(self, application: str) -> list[str]:
-        """The command by which somebody else runs spark-submit, in :meth:`environment`."""
+        """The command for another process to run spark-submit, in :meth:`environment`."""
         return [str(part) for part in self._build_spark_submit_command(application)]
 
     def environment(self) -> dict[str, str]:
@@ -232,13 +232,14 @@ class SparkSubmit(SparkSubmitHook):
         env = dict(os.environ)
         if "PYSPARK_PYTHON" not in env:
             if not self.is_cluster:
-                # The driver runs here, so with this Python, also when no virtual environment is activated.
+                # The driver runs here, so it uses this Python, even if no virtual environment is activated.
                 env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
             elif Path(self.find_binary()).parent == Path(sys.executable).parent:
-                # Spark would take that variable to the cluster, where this Python isn't; pip's needs it for this.
+                # Spark would pass PYSPARK_DRIVER_PYTHON to the cluster, which lacks this Python. Pip's spark-submit
+                # needs SPARK_HOME instead.
                 env.setdefault("SPARK_HOME", str(self.spark_home.path))
         if self.is_local:
-            env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has business with it
+            env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine needs to reach it
         temporary = [f"-Djava.io.tmpdir={self._temporary}"] if self._temporary is not None else []
         if options := [*self.java_options, *temporary]:
             quoted = [f'"{option}"' for option in options]
@@ -246,7 +247,7 @@ class SparkSubmit(SparkSubmitHook):
         return env
 
     def on_this_machine(self, application_args: Sequence[str]) -> SparkSubmit:
-        """The same for an application without a session that runs here, whatever the driver on the cluster needs."""
+        """A copy that runs an application without a session on this machine, without the cluster driver's settings."""
         here = copy.copy(self)
         here.cluster_mode = here._on_application = here._files = here._submit_sp = None
         here.output = SparkOutput()
@@ -254,13 +255,13 @@ class SparkSubmit(SparkSubmitHook):
         here._is_yarn = here._is_yarn_cluster_mode = here._is_kubernetes = False
         here._driver_memory = "512m"
         here._application_args = [*application_args]
-        # Of the driver, whose machine has other files.
+        # These settings are for the cluster's driver, whose machine has other files.
         paths = ("defaultJavaOptions", "extraJavaOptions", "extraClassPath", "extraLibraryPath")
         here._conf = {f"spark.driver.{name}": "" for name in paths} | {"spark.pyspark.driver.python": sys.executable}
         return here
 
     def on_kill(self) -> None:
-        """End the application on the cluster, if it is there, and the whole process group of spark-submit."""
+        """End the application on the cluster, if any, and the whole process group of spark-submit."""
         self.killed = True
         on_yarn = self.cluster_mode is not None and self.cluster_mode.resource_manager is not None
         reached = on_yarn and self.end_on_cluster()
@@ -269,12 +270,12 @@ class SparkSubmit(SparkSubmitHook):
         if self._submit_sp is not None:
             end_group(self._submit_sp)
         if reached or not on_yarn:
-            self.end_on_cluster()  # on YARN once more: it may have been submitted meanwhile
-        self._yarn_application_id = self._kubernetes_driver_pod = None  # else the base looks for a command `yarn`
+            self.end_on_cluster()  # on YARN again: the application may have been submitted meanwhile
+        self._yarn_application_id = self._kubernetes_driver_pod = None  # else the base calls the command `yarn`
         super().on_kill()
 
     def end_on_cluster(self) -> bool:
-        """End the application whose driver runs on the cluster, if there is one; False when nobody could be asked."""
+        """End the application whose driver runs on the cluster, if any. False if the cluster couldn't be reached."""
         if self.cluster_mode is None:
             return False
         try:
@@ -288,7 +289,7 @@ class SparkSubmit(SparkSubmitHook):
         return True
 
     def _let_spark_submit_clean_up(self) -> None:
-        """Give spark-submit the time to hear that its application was killed: then it removes what it has uploaded."""
+        """Give spark-submit time to notice that its application was killed, so that it removes its uploads."""
         deadline = time.monotonic() + _SECONDS_TO_CLEAN_UP
         while self._submit_sp is not None and self._submit_sp.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -297,7 +298,7 @@ class SparkSubmit(SparkSubmitHook):
         name = ":".join(filter(None, [self._connection["namespace"], pod]))
         properties = ["--properties-file", str(self._properties_file), *self._with_defaults]
         command = [self.find_binary(), "--master", self.master, *properties, "--kill", name]
-        # In a session of its own: it takes some seconds, and shall go on should this process be killed meanwhile.
+        # In its own session: it takes a few seconds and must continue even if this process is killed meanwhile.
         subprocess.run(
             command, check=False, capture_output=True, timeout=_SECONDS_TO_KILL_A_POD, start_new_session=True
         )
@@ -305,14 +306,14 @@ class SparkSubmit(SparkSubmitHook):
     def find_binary(self) -> str:
         """The path of spark-submit.
 
-        :raises SparkConnectionError: when it isn't there.
+        :raises SparkConnectionError: when it can't be found.
         """
         binary = str(self._connection["spark_binary"] or DEFAULT_SPARK_BINARY)
         found = shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
         if found is None:
             raise SparkConnectionError(
-                f"There is no {binary} on the PATH nor beside {sys.executable}: install pyspark for this Python, or "
-                "give its path as spark_binary."
+                f"{binary} was not found on the PATH or beside {sys.executable}. Install pyspark for this Python, or "
+                "set spark_binary to its path."
             )
         return found
 
@@ -320,12 +321,12 @@ class SparkSubmit(SparkSubmitHook):
         return [self.find_binary()]
 
     def _build_spark_common_args(self) -> list[str]:
-        # A properties file would by itself switch spark-defaults.conf off.
+        # A properties file alone would disable spark-defaults.conf.
         return [*super()._build_spark_common_args(), *self._with_defaults]
 
     @property
     def _with_defaults(self) -> list[str]:
-        """What lets spark-defaults.conf count beside a properties file; Spark 3.5 has nothing of the kind."""
+        """The option that applies spark-defaults.conf beside a properties file; Spark 3.5 has none."""
         return [] if (self.spark_home.version or "").startswith("3.") else ["--load-spark-defaults"]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
@@ -333,7 +334,7 @@ class SparkSubmit(SparkSubmitHook):
 
     def _remember(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            # Airflow masks the task's log, but not what its workers print of it, nor an error that quotes it.
+            # Airflow masks the task's log, but not its workers' output or an error that quotes the log.
             masked = str(redact(line))
             self.spark_log.write([masked])
             known = self.application
@@ -348,5 +349,5 @@ class SparkSubmit(SparkSubmitHook):
             return
         try:
             self._on_application(self.application)
-        except Exception:  # whoever wants to know is no part of the merge
-            self.log.warning("Nobody could be told of Spark application %s.", self.application.id, exc_info=True)
+        except Exception:  # a failing callback must not fail the merge
+            self.log.warning("The callback for Spark application %s failed.", self.application.id, exc_info=True)

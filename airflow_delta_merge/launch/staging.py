@@ -1,7 +1,7 @@
-"""What travels with one merge: the job, the engine as py-files, the request and Spark's properties.
+"""The files of one merge: the job, the engine as py-files, the request and Spark's properties.
 
-One private folder per merge holds all of it, so that neither a request nor a property is ever on a command line or in
-an environment variable, where every user of the machine could read it.
+They are in one private folder per merge, so that no request or property appears on a command line or in an environment
+variable, where every user of the machine could read it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.launch.keeper import LOCK as KEEPER_LOCK
 from airflow_delta_merge.launch.keeper import is_locked
 
-#: How the names of the folders begin.
+#: Prefix of the folders' names.
 FOLDER_PREFIX = "airflow_delta_merge_"
-#: Locked as long as the process lives that made the folder and waits for Spark.
+#: Locked while the process that created the folder and waits for Spark is alive.
 _OWNER_LOCK = "owner.lock"
-#: A folder that no process has locked yet is in the making, or whoever made it died doing so.
+#: A younger folder without a lock may still be under construction; an older one was abandoned.
 _SECONDS_TO_MAKE = 600.0
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -46,7 +46,7 @@ TRAVELLING_FOLDERS = ("config", "contract", "engine", "job")
 class Staging:
     """The files of one merge.
 
-    :param folder: the private folder they are in.
+    :param folder: the private folder that holds them.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Staging:
 
     @property
     def temporary(self) -> Path:
-        """For Java's and Spark's own temporary files, which a JVM that is killed leaves behind."""
+        """Folder for Java's and Spark's temporary files, which a killed JVM leaves behind."""
         return self.folder / "tmp"
 
     @property
@@ -77,13 +77,13 @@ class Staging:
         return self.folder / "result.json"
 
     def write(self, name: str, text: str) -> None:
-        """Write a file of that name that nobody else can read."""
+        """Write a file that only the owner can read."""
         _write_private(self.folder / name, text)
 
     def read_outcome(self) -> JobOutcome | None:
-        """The outcome in the job's result file; None when there is no such file.
+        """The outcome in the job's result file; None if the file does not exist.
 
-        :raises MergeResultError: when the file is torn.
+        :raises MergeResultError: when the file is incomplete.
         """
         try:
             data: Any = json.loads(self.result.read_text(encoding="utf-8"))
@@ -94,18 +94,18 @@ class Staging:
         return JobOutcome.from_dict(data)
 
     def write_request(self, request: JobRequest) -> None:
-        """Write what the job is asked to do."""
+        """Write the job's request."""
         _write_private(self.request, request.to_json())
 
     def read_request(self) -> JobRequest:
-        """Read what :meth:`write_request` wrote.
+        """Read the job's request.
 
-        :raises MergeConfigError: when it is no request of this release.
+        :raises MergeConfigError: when it is not a request of this release.
         """
         return JobRequest.from_json(self.request.read_text(encoding="utf-8"))
 
     def write_result_fetcher(self) -> Path:
-        """Write the application that brings the result of a driver on a cluster, and return where it is."""
+        """Write the application that fetches the result of a driver on a cluster, and return its path."""
         path = self.folder / "airflow_delta_merge_fetch_result.py"
         _write_private(path, (PACKAGE / "job" / "fetch_result.py").read_text(encoding="utf-8"))
         return path
@@ -118,10 +118,9 @@ class Staging:
 
 @contextmanager
 def staged() -> Iterator[Staging]:
-    """A private folder as :func:`stage` makes it; it is removed at the end.
+    """A private folder from :func:`stage`, removed at the end.
 
-    Should this process be killed when its job has ended, or ends at that moment, nobody is left to remove the folder:
-    the next merge on this machine does.
+    If this process is killed, the next merge on this machine removes the folder.
     """
     staging = stage()
     try:
@@ -136,22 +135,22 @@ def _owned(folder: Path) -> Iterator[None]:
     temporary = folder / f".{_OWNER_LOCK}"
     with temporary.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        temporary.rename(folder / _OWNER_LOCK)  # so it is locked from its first moment on
+        temporary.rename(folder / _OWNER_LOCK)  # so that the file is locked as soon as it exists
         yield
 
 
 def remove_abandoned() -> None:
-    """Remove this user's folders of merges that nobody waits for any more; they hold Spark's properties."""
+    """Remove this user's folders of abandoned merges, since they hold Spark's properties."""
     for folder in own_folders():
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # removed meanwhile
             if _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def own_folders() -> Iterator[Path]:
-    """The folders of merges on this machine, as far as they are this user's."""
+    """This user's merge folders on this machine."""
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")):
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # removed meanwhile
             if folder.stat().st_uid == os.getuid():
                 yield folder
 
@@ -164,13 +163,13 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def stage() -> Staging:
-    """A private folder with the job and the engine, which the caller removes."""
+    """Create a private folder with the job and the engine. The caller must remove it."""
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     try:
         staging = Staging(folder)
-        # The job is copied out of the package: a script's folder is the first entry of sys.path, and there the
-        # package's own modules would be taken for top-level ones.
+        # The job is copied out of the package: a script's folder is the first entry of sys.path, so the package's own
+        # modules would become importable as top-level ones.
         _write_private(staging.application, (PACKAGE / "job" / "application.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
         staging.temporary.mkdir(mode=0o700)
@@ -181,7 +180,7 @@ def stage() -> Staging:
 
 
 def write_py_files(path: Path) -> None:
-    """Zip the parts of this package that run inside Spark, always to the same bytes."""
+    """Zip the parts of this package that run inside Spark. The result is reproducible, byte by byte."""
     modules = [PACKAGE / name for name in TRAVELLING_MODULES]
     for folder in TRAVELLING_FOLDERS:
         modules += sorted((PACKAGE / folder).rglob("*.py"))
@@ -199,7 +198,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escape every character that means something in a properties file, or that isn't printable ASCII."""
+    """Escape every character that is special in a properties file, or isn't printable ASCII."""
     return "".join(_escape_character(character) for character in text)
 
 

@@ -1,4 +1,4 @@
-"""A Spark application that goes on without the process that started it, whatever runs it."""
+"""A Spark application that outlives the process that started it, wherever it runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkAp
 
 
 class StartedApplication(ABC):
-    """Followed by a triggerer, and ended by it or by the task.
+    """A Spark application that a triggerer follows, and that the triggerer or the task ends.
 
     :cvar kind: the name of the subclass in :meth:`to_dict`.
     :ivar application: the Spark application; None until Spark reports it.
-    :ivar cluster_mode: how its driver runs on the cluster, from where the result is fetched; None when it runs here.
+    :ivar cluster_mode: how its driver runs on the cluster, from where the result is fetched; None if it runs here.
     """
 
     kind: ClassVar[str]
@@ -23,30 +23,30 @@ class StartedApplication(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """How it is found again, in JSON types and without secrets."""
+        """The data to find it again, in JSON types and without secrets."""
 
     @abstractmethod
     def look(self) -> tuple[list[str], ApplicationEnd | None]:
-        """Look at it once.
+        """Check it once.
 
-        :return: new lines for the task's log, masked, and how it has ended once there are no more lines; None as long
-            as it runs.
+        :return: new lines for the task's log, masked, and how it ended, once there are no more lines; None while it
+            runs.
         """
 
     @abstractmethod
     def runs(self) -> bool:
-        """Whether it still runs, as far as that is known."""
+        """Whether it still runs, as far as known."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it, if it still runs, and leave nothing of it on this machine.
+        """End it, if it still runs, and remove its files from this machine.
 
-        :raises ResourceManagerError: when nobody could be asked to end it.
+        :raises ResourceManagerError: when the cluster can't be reached to end it.
         """
 
     @abstractmethod
     def mask_secrets(self) -> None:
-        """Let Airflow mask, in this process too, what it masked where the application was started."""
+        """Make Airflow mask the same secrets in this process as in the process that started the application."""
 
     @abstractmethod
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The Spark application of a deferred task whose driver runs on YARN, as whoever follows it sees it."""
+"""The Spark application of a deferred task whose driver runs on YARN, from its follower's side."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkAp
 from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager, YarnApplication
 
-#: How long a ResourceManager may be silent: longer than one takes to restart.
+#: How long a ResourceManager may not answer: longer than a restart takes.
 SILENCE_SECONDS = 300.0
-#: How long it may not know the application: one that has just started answers before it has read what it knew.
+#: How long it may not know the application: after a restart it answers before it has recovered its state.
 UNKNOWN_SECONDS = 60.0
 _SECONDS_BETWEEN_COMPLAINTS = 60.0
 _SECONDS_TO_KILL = 20.0  # Airflow gives a trigger 30
@@ -24,14 +24,14 @@ _SECONDS_BETWEEN_TRIES = 1.0
 
 @dataclass
 class _Patience:
-    """For how many seconds something may be missing, and how often that is said meanwhile."""
+    """How many seconds something may be missing, and how often to report it meanwhile."""
 
     seconds: float
     missing_since: float | None = None
     _said: float | None = None
 
     def is_over(self) -> bool:
-        """Note that it is missing now, and tell whether it has been for too long."""
+        """Record that it is missing now, and return whether it has been missing for too long."""
         now = time.monotonic()
         if self.missing_since is None:
             self.missing_since, self._said = now, None
@@ -47,12 +47,12 @@ class _Patience:
 
 @dataclass
 class SubmittedApplication(StartedApplication):
-    """A Spark application that YARN runs, without a process of ours.
+    """A Spark application that YARN runs, without a local process.
 
-    :param cluster_mode: how it was submitted, so by what it is found.
-    :param application: the application, as far as it is known.
-    :ivar end: how it ended; None as long as it hasn't. Its result is yet to be fetched, and goes before ``error``,
-        which says why there may be none.
+    :param cluster_mode: how it was submitted, and how to find it.
+    :param application: the application, as far as known.
+    :ivar end: how it ended; None while it runs. Its result must still be fetched, and takes precedence over ``error``,
+        which says why there may be no result.
     """
 
     kind = "submitted"
@@ -65,7 +65,7 @@ class SubmittedApplication(StartedApplication):
     _knowledge: _Patience = field(default_factory=lambda: _Patience(UNKNOWN_SECONDS), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """How it is found again, in JSON types and without secrets."""
+        """The data to find it again, in JSON types and without secrets."""
         return {
             "kind": self.kind,
             "cluster_mode": self.cluster_mode.to_dict(),
@@ -74,25 +74,25 @@ class SubmittedApplication(StartedApplication):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SubmittedApplication:
-        """Read what :meth:`to_dict` gave."""
+        """Restore it from :meth:`to_dict`."""
         application = data["application"]
         return cls(ClusterMode.from_dict(data["cluster_mode"]), application and SparkApplication(**application))
 
     def __str__(self) -> str:
         name = self.application.id if self.application else self.cluster_mode.submission
-        return f"Spark runs on YARN, as {name}; a triggerer follows it there."
+        return f"Spark runs on YARN as {name}; a triggerer follows it."
 
     def follow(self) -> list[str]:
-        """Ask YARN for it once, and return in sentences what is new."""
+        """Query YARN once, and return the news as sentences."""
         try:
             found = self._resource_manager.find(self.cluster_mode.submission)
         except ResourceManagerError as error:
             minutes = f"{SILENCE_SECONDS / 60:.0f} minutes"
             verdict = (
-                f"For {minutes} nobody could be asked what became of {self._name}: {error} It may still run; the next "
-                "try of this task ends it first."
+                f"The state of {self._name} was unknown for {minutes}: {error} It may still run; the next try of this "
+                "task ends it first."
             )
-            return self._miss(self._answer, f"{error} It is asked again, for {minutes} at most.", verdict)
+            return self._miss(self._answer, f"{error} Retrying for up to {minutes}.", verdict)
         news = [] if self._answer.missing_since is None else ["YARN's ResourceManager answers again."]
         self._answer.missing_since = None
         return news + (self._not_known() if found is None else self._heard_of(found))
@@ -104,12 +104,12 @@ class SubmittedApplication(StartedApplication):
         return self.end is None
 
     def mask_secrets(self) -> None:
-        """Nothing to do: YARN knows none."""
+        """Do nothing: YARN has no secrets."""
 
     def kill(self) -> None:
-        """Have YARN kill it, if it runs; its containers end within seconds.
+        """Make YARN kill it, if it runs; its containers end within seconds.
 
-        :raises ResourceManagerError: when YARN can't be asked, even if it is tried again for some seconds.
+        :raises ResourceManagerError: when YARN can't be reached, despite retries for some seconds.
         """
         deadline = time.monotonic() + _SECONDS_TO_KILL
         while True:
@@ -143,10 +143,10 @@ class SubmittedApplication(StartedApplication):
         return news
 
     def _not_known(self) -> list[str]:
-        said = f"YARN doesn't know {self._name}. It is asked again, for {UNKNOWN_SECONDS:.0f} seconds at most."
+        said = f"YARN doesn't know {self._name}. Retrying for up to {UNKNOWN_SECONDS:.0f} seconds."
         verdict = (
-            f"YARN no longer knows {self._name}, and no result of it was found: its ResourceManager was restarted "
-            "without recovery, or remembers too few applications that have ended "
+            f"YARN no longer knows {self._name}, and it left no result. Its ResourceManager was restarted without "
+            "recovery, or remembers too few completed applications "
             "(yarn.resourcemanager.max-completed-applications)."
         )
         return self._miss(self._knowledge, said, verdict)
@@ -160,9 +160,9 @@ class SubmittedApplication(StartedApplication):
 
 def _why_no_result(ended: YarnApplication) -> str:
     why = f" ({ended.diagnostics})" if ended.diagnostics else ""
-    look = f"the reason stands in the log of its driver: yarn logs -applicationId {ended.id}."
+    look = f"See its driver's log for the reason: yarn logs -applicationId {ended.id}."
     if ended.state == "KILLED":
-        return f"Spark application {ended.id} was killed on YARN, and not by this task{why}."
+        return f"Spark application {ended.id} was killed on YARN, but not by this task{why}."
     if ended.succeeded:
-        return f"Spark application {ended.id} has succeeded on YARN, but left no result; {look}"
-    return f"Spark application {ended.id} failed on YARN{why} and left no result; {look}"
+        return f"Spark application {ended.id} succeeded on YARN, but left no result. {look}"
+    return f"Spark application {ended.id} failed on YARN{why} and left no result. {look}"

@@ -1,4 +1,4 @@
-"""YARN's ResourceManager, by its REST API: what became of the applications of a merge, and their end."""
+"""YARN's ResourceManager through its REST API: finds, follows and kills the applications of a merge."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LONGEST_DIAGNOSTICS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class YarnApplication:
-    """What YARN tells of an application.
+    """An application as YARN reports it.
 
     :param id: its id, e.g. ``application_1795322942133_0001``.
-    :param state: YARN's name for it, e.g. ``ACCEPTED``; one that has ended is ``FINISHED``, ``FAILED`` or ``KILLED``.
-    :param succeeded: whether it says of itself that it has.
-    :param address: of its page, from the moment on at which it has one.
-    :param diagnostics: the first line of why it ended, at most some 300 characters.
+    :param state: YARN's state, e.g. ``ACCEPTED``; ``FINISHED``, ``FAILED`` or ``KILLED`` once it has ended.
+    :param succeeded: whether the application reported success.
+    :param address: the URL of its page, once it has one.
+    :param diagnostics: the first line of YARN's diagnostics, at most 300 characters.
     """
 
     id: str
@@ -45,15 +45,15 @@ class YarnApplication:
         return self.state not in _STATES_BEFORE_THE_END
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> YarnApplication:
-        """Read it from an entry of YARN's list."""
-        # What follows the first line may be the end of the driver's own output, with whatever stands in it.
-        first, *_ = str(told.get("diagnostics") or "").strip().splitlines() or [""]
+    def of(cls, reported: Mapping[str, Any]) -> YarnApplication:
+        """Build it from an entry of YARN's list."""
+        # Later lines may be the end of the driver's output, which may contain secrets.
+        first, *_ = str(reported.get("diagnostics") or "").strip().splitlines() or [""]
         return cls(
-            id=str(told["id"]),
-            state=str(told["state"]),
-            succeeded=told.get("finalStatus") == "SUCCEEDED",
-            address=told.get("trackingUrl") or None,
+            id=str(reported["id"]),
+            state=str(reported["state"]),
+            succeeded=reported.get("finalStatus") == "SUCCEEDED",
+            address=reported.get("trackingUrl") or None,
             diagnostics=first.strip()[:_LONGEST_DIAGNOSTICS].rstrip(". "),
         )
 
@@ -66,19 +66,20 @@ def _submitting_user() -> str:
 class ResourceManager:
     """A YARN cluster's ResourceManager.
 
-    It is asked as the user who submits, by ``user.name``; one that wants Kerberos for its REST API refuses that.
+    Requests identify the submitting user by ``user.name``. A ResourceManager that requires Kerberos for its REST API
+    refuses them.
 
-    :param address: of its web application, e.g. ``http://rm.internal:8088``.
-    :param user: as whom it is asked; by default as this process submits.
+    :param address: the URL of its web application, e.g. ``http://rm.internal:8088``.
+    :param user: the user for requests; by default the user that submits.
     """
 
     address: str
     user: str = field(default_factory=_submitting_user)
 
     def find(self, tag: str) -> YarnApplication | None:
-        """The application with this tag, or the latest one; None when YARN knows none.
+        """The latest application with this tag; None if YARN knows none.
 
-        :raises ResourceManagerError: when it can't be asked.
+        :raises ResourceManagerError: when the request fails.
         """
         found = self._applications({"applicationTags": tag})
         return YarnApplication.of(max(found, key=lambda each: int(each.get("startedTime") or 0))) if found else None
@@ -86,7 +87,7 @@ class ResourceManager:
     def running(self, tag: str) -> list[str]:
         """The ids of the applications with this tag that haven't ended.
 
-        :raises ResourceManagerError: when it can't be asked.
+        :raises ResourceManagerError: when the request fails.
         """
         states = ",".join(_STATES_BEFORE_THE_END)
         return [
@@ -94,9 +95,9 @@ class ResourceManager:
         ]
 
     def kill(self, tag: str) -> list[str]:
-        """Have all applications with this tag killed, and return their ids; they end within seconds.
+        """Kill all applications with this tag and return their ids; they end within seconds.
 
-        :raises ResourceManagerError: when it can't be asked, or refuses.
+        :raises ResourceManagerError: when a request fails or is refused.
         """
         killed = self.running(tag)
         for application in killed:
@@ -106,26 +107,27 @@ class ResourceManager:
     def end(self, tag: str) -> list[str]:
         """Kill all applications with this tag, wait until they have ended, and return their ids.
 
-        :raises ResourceManagerError: when they don't end within a minute, too.
+        :raises ResourceManagerError: when a request fails, or they don't end within a minute.
         """
         killed = self.kill(tag)
         deadline = time.monotonic() + _SECONDS_TO_END
         while killed and self.running(tag):
             if time.monotonic() > deadline:
                 raise ResourceManagerError(
-                    f"Spark application {', '.join(killed)} of an earlier try doesn't end, though YARN was told to "
-                    "kill it: look at it in the ResourceManager's UI."
+                    f"Spark application {', '.join(killed)} of an earlier try is still running, although YARN was "
+                    "asked to kill it. Check it in the ResourceManager's UI."
                 )
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return killed
 
     def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        told = self._ask("GET", "apps", query)
+        answer = self._ask("GET", "apps", query)
         try:
-            return [dict(each, id=each["id"], state=each["state"]) for each in (told.get("apps") or {}).get("app", ())]
+            listed = (answer.get("apps") or {}).get("app", ())
+            return [dict(each, id=each["id"], state=each["state"]) for each in listed]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ResourceManagerError(
-                f"What answers at {self.address} is no ResourceManager of YARN's: check "
+                f"The server at {self.address} is not a YARN ResourceManager. Check "
                 "yarn_resourcemanager_webapp_address in the extra of the Spark connection."
             ) from error
 
@@ -139,15 +141,15 @@ class ResourceManager:
         )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-                told: Any = json.load(answer)
+                parsed: Any = json.load(answer)
         except urllib.error.HTTPError as error:
-            hint = " Kerberos for its REST API isn't supported." if error.code == 401 else ""
+            hint = " Kerberos is not supported for its REST API." if error.code == 401 else ""
             raise ResourceManagerError(
-                f"YARN's ResourceManager at {self.address} refuses {method} {what} to {self.user} ({error}).{hint}"
+                f"YARN's ResourceManager at {self.address} refused {method} {what} for {self.user} ({error}).{hint}"
             ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ResourceManagerError(
-                f"YARN's ResourceManager doesn't answer at {self.address} ({error}): check "
+                f"YARN's ResourceManager doesn't answer at {self.address} ({error}). Check "
                 "yarn_resourcemanager_webapp_address in the extra of the Spark connection."
             ) from error
-        return told if isinstance(told, dict) else {}
+        return parsed if isinstance(parsed, dict) else {}

@@ -65,14 +65,14 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("master", "extra", "sentence"),
     [
-        ("spark://h:7077", YARN, "takes no Python application on a standalone cluster; or use deploy mode client"),
-        ("local[2]", YARN, r"which Spark doesn't have with the master local\[2\]"),
+        ("spark://h:7077", YARN, "can't run Python applications on a standalone cluster. Use deploy mode client"),
+        ("local[2]", YARN, r"which Spark doesn't support with the master local\[2\]"),
         ("yarn", YARN | {"result_path": None}, "no result_path in its extra"),
         ("yarn", YARN | {"result_path": "/shared"}, "result_path that is no URI of a folder"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "ftp://h"}, "that is no web address"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "http://u:p@h"}, "with a user or password in it"),
-        ("k8s://https://h:6443", KUBERNETES, "install it"),
+        ("k8s://https://h:6443", KUBERNETES, "Install apache-airflow-providers-cncf-kubernetes"),
     ],
     ids=readable,
 )
@@ -87,8 +87,8 @@ def test_a_missing_setting_fails_before_anything_starts(
 @pytest.mark.parametrize(
     ("master", "extra", "sentence"),
     [
-        ("k8s://https://h:6443", KUBERNETES, "on Kubernetes, where a merge can't be deferred: set deferrable=False"),
-        ("spark://h:7077", YARN, "takes no Python application on a standalone cluster"),
+        ("k8s://https://h:6443", KUBERNETES, "on Kubernetes, where a merge can't be deferred. Set deferrable=False"),
+        ("spark://h:7077", YARN, "can't run Python applications on a standalone cluster"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
     ],
     ids=readable,

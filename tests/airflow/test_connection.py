@@ -54,13 +54,13 @@ def test_the_master_is_its_host(define: Define, master: str) -> None:
 
 def test_a_master_that_is_missing(define: Define) -> None:
     define({}, host=None)
-    with pytest.raises(SparkConnectionError, match="'lake' names no master"):
+    with pytest.raises(SparkConnectionError, match="'lake' has no master"):
         SparkSubmit(conn_id="lake")
 
 
 def test_spark_connect_is_refused_with_what_to_do(define: Define) -> None:
     define({}, host="sc://connect:15002")
-    with pytest.raises(SparkConnectionError, match="let it name the master of that cluster"):
+    with pytest.raises(SparkConnectionError, match="Set its host to the master of that cluster"):
         SparkSubmit(conn_id="lake")
 
 

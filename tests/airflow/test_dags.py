@@ -162,7 +162,7 @@ def test_two_source_rows_for_one_target_row(
     run = Run(dags["merge_report_gate"], conf, logical_date=LOGICAL_DATE + timedelta(days=30))
     assert set(run.states.values()) == {"failed", "upstream_failed"}
     assert "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE" in (said := capfd.readouterr().out)
-    assert "Leave one source row for each key" in said
+    assert "Keep one source row per key" in said
     assert tables.versions(table) == [0, 1]
 
 

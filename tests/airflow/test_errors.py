@@ -68,8 +68,8 @@ def test_another_try_makes_sense(
 def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job(reported("PATH_NOT_FOUND", "[PATH_NOT_FOUND] No path."), "`t`")
     assert str(error) == (
-        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that it can be read from "
-        "where Spark runs."
+        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that Spark can read it from "
+        "where it runs."
     )
 
 
@@ -126,12 +126,12 @@ def test_killed_by_airflow() -> None:
     ("reason", "said"),
     [
         ("Master must either be yarn or start with spark", ": Master must either be yarn or start with spark"),
-        ("", ": it gave no reason. Its own log, which this log names, may tell more."),
+        ("", ": it gave no reason. Spark's own log, named in this log, may say more."),
         (
             "either HADOOP_CONF_DIR or YARN_CONF_DIR must be set",
             ": either HADOOP_CONF_DIR or YARN_CONF_DIR must be set The Airflow connection 'lake' points to YARN. To "
-            "run Spark on the worker, put local[*] into its host, or delete it if it is spark_default. To use YARN, "
-            "let HADOOP_CONF_DIR name the folder of the cluster's configuration on the worker.",
+            "run Spark on the worker, set its host to local[*], or delete it if it is spark_default. To use YARN, set "
+            "HADOOP_CONF_DIR to the folder of the cluster's configuration on the worker.",
         ),
     ],
     ids=["a reason", "no reason", "YARN"],

@@ -136,7 +136,7 @@ def test_master_unreachable(table: Path, connection: Callable[[str], None]) -> N
     ("text", "sentence"),
     [
         ('{"conn_type": "spark", "host": "spark://h:7077", "extra": {"deploy-mode": "cluster"}}', "deploy mode client"),
-        ('{"conn_type": "spark"}', "put one into its host"),
+        ('{"conn_type": "spark"}', "Set its host"),
     ],
 )
 def test_connection_that_cannot_do(table: Path, connection: Callable[[str], None], text: str, sentence: str) -> None:
@@ -210,7 +210,7 @@ def test_bounds_are_lists(connection: Callable[[str], None]) -> None:
 def test_only_allowed_locations(table: Path, tmp_path: Path, connection: Callable[[str], None]) -> None:
     connection(bounded(allowed_locations=[str(tmp_path / "else")]))
     error = failure(config(table))
-    assert f"it lies under none of the allowed_locations of the Spark connection ({tmp_path}/else)" in str(error)
+    assert f"it is not under the allowed_locations of the Spark connection ({tmp_path}/else)" in str(error)
     assert isinstance(error, AirflowFailException), "another try would do no better"
 
 

@@ -175,7 +175,7 @@ def test_ending_it_ends_all_its_processes(folder: Path) -> None:
 def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
     kept = start("exec sleep 1")
     os.kill(int((kept.folder / "keeper.lock").read_text()), signal.SIGKILL)
-    assert "is gone without a word" in followed(kept)["error"]
+    assert "disappeared: its keeper process was killed" in followed(kept)["error"]
     kept.kill()
     assert list(folder.iterdir()) == []
 

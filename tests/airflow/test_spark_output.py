@@ -166,7 +166,7 @@ def test_a_merge_goes_on_without_a_place_for_sparks_own_log(logs: Path, caplog: 
     submit = SparkSubmit()
     submit.open_log()
     assert len(list(submit._remember(iter(GOOD.splitlines())))) == 2
-    assert "Spark's own log is not kept, as " in caplog.text
+    assert "Spark's own log is not kept, because " in caplog.text
 
 
 def merge(source: Any, target: Path | str) -> MergeConfig:

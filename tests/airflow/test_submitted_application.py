@@ -133,7 +133,7 @@ def followed(follower: DeltaMergeTrigger) -> ApplicationEnd:
 @pytest.mark.parametrize(
     ("state", "final_status", "diagnostics", "exit_code", "sentence"),
     [
-        ("FINISHED", "SUCCEEDED", "", 0, "has succeeded on YARN, but left no result"),
+        ("FINISHED", "SUCCEEDED", "", 0, "succeeded on YARN, but left no result"),
         ("FINISHED", "FAILED", "User application exited with status 1", 1, "exited with status 1) and left no result"),
         (
             "FAILED",
@@ -147,7 +147,7 @@ def followed(follower: DeltaMergeTrigger) -> ApplicationEnd:
             "KILLED",
             f"{ID} was killed by user eve",
             1,
-            "and not by this task (" + ID + " was killed by user eve",
+            "but not by this task (" + ID + " was killed by user eve",
         ),
     ],
 )
@@ -175,8 +175,8 @@ def test_a_resource_manager_that_is_away_for_a_while_is_asked_again(yarn: FakeYa
     application.follow()
     yarn.answer = (503, "starting")
     (said,) = application.follow()
-    assert said.startswith(f"YARN's ResourceManager at {yarn.address} refuses GET apps to submitter (HTTP Error 503")
-    assert "It is asked again, for" in said
+    assert said.startswith(f"YARN's ResourceManager at {yarn.address} refused GET apps for submitter (HTTP Error 503")
+    assert "Retrying for up to" in said
     assert (application.follow(), application.end) == ([], None), "it is said once a minute"
     yarn.answer = None
     assert application.follow() == ["YARN's ResourceManager answers again."]
@@ -199,10 +199,8 @@ def test_one_that_stays_away_ends_the_patience(yarn: FakeYarn) -> None:
     end = followed(follower)
     assert time.monotonic() - begun >= 1.5
     assert end.error is not None
-    assert (
-        f"nobody could be asked what became of Spark application {ID}: YARN's ResourceManager doesn't answer"
-        in end.error
-    )
+    assert end.error.startswith(f"The state of Spark application {ID} was unknown for ")
+    assert "YARN's ResourceManager doesn't answer" in end.error
     assert "the next try of this task ends it first" in end.error
     assert end.another_try_helps
 
@@ -210,9 +208,7 @@ def test_one_that_stays_away_ends_the_patience(yarn: FakeYarn) -> None:
 def test_an_application_that_yarn_has_forgotten(yarn: FakeYarn) -> None:
     application = submitted(yarn)
     kept, yarn.application = yarn.application, None
-    assert application.follow() == [
-        f"YARN doesn't know Spark application {ID}. It is asked again, for 1 seconds at most."
-    ]
+    assert application.follow() == [f"YARN doesn't know Spark application {ID}. Retrying for up to 1 seconds."]
     yarn.application = kept
     application.follow()
     time.sleep(1.0)
@@ -221,13 +217,13 @@ def test_an_application_that_yarn_has_forgotten(yarn: FakeYarn) -> None:
     assert application.end is None, "one that has just started may remember yet, so patience begins anew"
     end = followed(trigger(yarn))
     assert end.error is not None
-    assert f"YARN no longer knows Spark application {ID}, and no result of it was found" in end.error
+    assert f"YARN no longer knows Spark application {ID}, and it left no result" in end.error
 
 
 def test_what_is_no_resource_manager_is_told(yarn: FakeYarn) -> None:
     for answer in ('{"apps": [1]}', '{"apps": {"app": [{"name": "no id"}]}}', '{"apps": {"app": 1}}'):
         yarn.answer = (200, answer)
-        with pytest.raises(ResourceManagerError, match="is no ResourceManager of YARN's"):
+        with pytest.raises(ResourceManagerError, match="is not a YARN ResourceManager"):
             ResourceManager(yarn.address).find(TAG)
 
 

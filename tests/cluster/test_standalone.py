@@ -163,7 +163,7 @@ def test_spark_takes_no_python_application_in_cluster_mode(
     extra = {"deploy-mode": "cluster"}
     connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": cluster.port, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(connection))
-    with pytest.raises(DeltaMergeException, match="Spark takes no Python application on a standalone cluster"):
+    with pytest.raises(DeltaMergeException, match="Spark can't run Python applications on a standalone cluster"):
         hook().merge(config(Path("/lake/t"), "SELECT 1 AS id"))
 
 

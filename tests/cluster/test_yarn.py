@@ -275,7 +275,7 @@ def test_a_deferred_merge_that_somebody_else_kills(cluster: Yarn, table: Path) -
     begun = started(config(table, ENDLESS), "killed by others")
     wait_until(lambda: is_at_work(cluster, "killed by others"), 120)
     ResourceManager(cluster.web_address, user="eve").kill(begun.cluster_mode.submission)
-    said = r"Spark application application_\d+_\d+ was killed on YARN, and not by this task \(.* killed by user eve"
+    said = r"Spark application application_\d+_\d+ was killed on YARN, but not by this task \(.* killed by user eve"
     with pytest.raises(DeltaMergeException, match=said):
         finished(begun, table)
     assert tables.versions(table) == [0]

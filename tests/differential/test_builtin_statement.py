@@ -100,7 +100,7 @@ def test_a_commit_without_a_record_fails_as_stale(spark: SparkSession, table: Pa
     session.conf.set("spark.databricks.delta.write.txnAppId", "a")
     session.conf.set(TXN_VERSION, "64")
     session.sql(statement(table, UPSERT)).collect()
-    with pytest.raises(StaleMergeError, match="what it did isn't known"):
+    with pytest.raises(StaleMergeError, match="its result is unknown"):
         merged(spark, table, generation=64)
     assert versions(table) == 2
 
@@ -146,7 +146,7 @@ def test_our_engine_does_nothing_there(spark: SparkSession, table: Path) -> None
     sql = statement(table, UPSERT)
     for refused in (lambda: merge(spark, MergeStatement(sql=sql)), lambda: merge_sql(spark, sql),
                     lambda: plan(spark, MergeStatement(sql=sql, engine="builtin"))):  # fmt: skip
-        with pytest.raises(MergeConfigError, match='engine="builtin" lets Delta'):
+        with pytest.raises(MergeConfigError, match='or set engine="builtin" to run Delta'):
             refused()
     assert versions(table) == 1
 
@@ -164,6 +164,6 @@ def test_options_checked_before_the_commit_are_refused(
     spark: SparkSession, table: Path, guards: dict[str, object], locations: list[str] | None, option: str
 ) -> None:
     config = MergeStatement(sql=statement(table, UPSERT), engine="builtin", guards=guards)  # type: ignore[arg-type]
-    with pytest.raises(MergeConfigError, match=f"^{option} needs a look at the merge before it is committed"):
+    with pytest.raises(MergeConfigError, match=f"^{option} needs a check before the commit"):
         merge(spark, config, allowed_locations=locations)
     assert versions(table) == 1

@@ -232,7 +232,7 @@ def test_expected_columns_are_checked_before_reading(spark: SparkSession, path: 
     failing = "SELECT raise_error('read') AS id, 'new' AS v"
     with pytest.raises(SourceExpectationError, match="v is string, not int"):
         run(spark, path, INSERTS, failing, expect_source={"columns": {"v": "int"}})
-    with pytest.raises(MergeConfigError, match="'bigit' in expect_source is no type"):
+    with pytest.raises(MergeConfigError, match="'bigit' in expect_source is not valid"):
         run(spark, path, INSERTS, failing, expect_source={"columns": {"v": "bigit"}})
 
 

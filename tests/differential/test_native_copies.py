@@ -160,7 +160,7 @@ def test_a_merge_in_conflict_deletes_its_copies(spark: SparkSession, table: Path
             f"MERGE INTO delta.`{table}` t USING {meanwhile.pausing('(SELECT 7L AS id)')} s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET name = 'new'"
         )
-        with pytest.raises(MergeConflictError, match=r"files that this attempt wrote .* are deleted"):
+        with pytest.raises(MergeConflictError, match=r"files that this attempt wrote .* were deleted"):
             merge_sql(spark, merge, max_commit_attempts=1)
     live = {Path(uri).name for uri in DeltaTable(str(table), version=0).file_uris()}
     live |= {Path(uri).name for uri in DeltaTable(str(table)).file_uris()}

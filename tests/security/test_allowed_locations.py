@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # $IN is allowed, $OUT isn't; $IN is `…/in`, so that `…/in_too` begins with the same characters.
-UNDER_NONE = "lies under none of the allowed_locations"
-CODE = "could reach beyond allowed_locations: do without it"
-OPTION = "could reach beyond allowed_locations: leave it out"
+UNDER_NONE = "is not under the allowed_locations"
+CODE = "could reach outside allowed_locations. Remove it."
+OPTION = "could reach outside allowed_locations. Remove it. If"
 SECRET = "text.`$OUT/secret.txt`"
 ONE_ROW = "SELECT 1L AS id, 'x' AS v"
 
@@ -78,10 +78,10 @@ def folders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         ({"target": "file://localhost$IN/t"}, UNDER_NONE),
         ({"target": "hdfs://somewhere$IN/t"}, UNDER_NONE),
         ({"target": "$IN_too/t"}, UNDER_NONE),
-        ({"target": "data/t"}, "begins nowhere"),
+        ({"target": "data/t"}, "is relative"),
         ({"target": "named_out"}, UNDER_NONE),
         ({"target": "$OUT/new", "create_table": True}, UNDER_NONE),
-        ({"target": "new_by_name", "create_table": True}, "give the target as a path"),
+        ({"target": "new_by_name", "create_table": True}, "Set the target's path instead"),
         ({"target": "$IN/new", "create_table": True, "source": "named_out"}, UNDER_NONE),
         ({"source": "$OUT/t"}, UNDER_NONE),
         ({"source": ["$IN/secret.txt", "$OUT/secret.txt"]}, UNDER_NONE),

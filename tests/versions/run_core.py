@@ -91,7 +91,7 @@ def as_a_job(harness: EngineHarness, table: str, path: Path) -> None:
 
 def with_the_jar_of_another_spark(harness: EngineHarness, table: str, path: Path) -> None:
     outcome = run_job(harness, table, path.with_name(f"{path.name}_files"), harness.wrong_jar)
-    assert "is made for Spark" in outcome["error"]["message"], outcome
+    assert "is built for Spark" in outcome["error"]["message"], outcome
     assert len([*(path / "_delta_log").glob("*.json")]) == 2
 
 
@@ -125,7 +125,7 @@ def run_job(harness: EngineHarness, table: str, folder: Path, jars: str) -> dict
 def refused(harness: EngineHarness, table: str, path: Path) -> None:
     """Where the engine was not tried, before anything is written, with what to do."""
     files = sorted(path.rglob("*"))
-    with pytest.raises(MergeConfigError, match='engine="builtin" lets Delta'):
+    with pytest.raises(MergeConfigError, match='or set engine="builtin" to run Delta'):
         merged(harness, table)
     assert sorted(path.rglob("*")) == files, "something was written"
 
@@ -133,7 +133,7 @@ def refused(harness: EngineHarness, table: str, path: Path) -> None:
 def without_guards(harness: EngineHarness, table: str, path: Path) -> None:
     """What Delta's statement can't be held to is refused beforehand."""
     for guards in ({"fail_if": {"num_updated_rows": 2}}, {"on_empty_source": "fail"}):
-        with pytest.raises(MergeConfigError, match="before it is committed"):
+        with pytest.raises(MergeConfigError, match="needs a check before the commit"):
             merged(harness, table, guards=guards)
     assert len([*(path / "_delta_log").glob("*.json")]) == 2
 

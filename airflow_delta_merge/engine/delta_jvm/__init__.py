@@ -1,8 +1,8 @@
-"""The only room that touches py4j: every class, constructor and ``MODULE$`` of Spark's and Delta's lives here.
+"""The only package that uses py4j: every class, constructor and ``MODULE$`` of Spark and Delta is accessed here.
 
-The rest of the engine sees DataFrames, Columns and plain Python values, and passes the JVM objects it gets from
-here (file sequences, metadata) back without looking inside. What is known here was read from Delta 4.4's and
-Spark 4.2's sources; what differs in other versions is in :mod:`~airflow_delta_merge.engine.delta_jvm.versions`.
+The rest of the engine sees DataFrames, Columns and plain Python values. It passes JVM objects from here (file
+sequences, metadata) back without looking inside. This code follows the sources of Delta 4.4 and Spark 4.2;
+:mod:`~airflow_delta_merge.engine.delta_jvm.versions` has the differences of other versions.
 """
 
 from __future__ import annotations

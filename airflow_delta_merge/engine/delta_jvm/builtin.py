@@ -1,4 +1,4 @@
-"""Delta's own MERGE, step by step within a transaction of ours."""
+"""Delta's own MERGE, step by step within our transaction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def find_and_write_changes(
 
     :param command: the resolved command, whose SQL metrics it sets.
     :param transaction: the JVM's ``OptimisticTransaction``, prepared.
-    :param attempt: how often the source had to be materialized, this time included.
-    :return: JVM sequences: the touched files, actions of files that were written, and actions that mark rows of touched
-        files by deletion vectors, perhaps none; None where the touched files are to be removed.
+    :param attempt: number of times the source was materialized, this time included.
+    :return: JVM sequences: the touched files, actions of written files, and actions that mark rows of touched files
+        with deletion vectors (may be empty); None if the touched files are to be removed.
     """
     session = gateway.session
     getattr(command, "attempt_$eq")(attempt)

@@ -1,9 +1,9 @@
-"""What the checksum file of a table's version has, which Delta reads with the log and writes with each commit.
+"""The checksum file of a table's version, which Delta reads with the log and writes with each commit.
 
-Other writers write no such files. Where they write a version anew whose commit was taken back, the old commit's file is
-still there, and Delta makes those of later versions of it. So a file is used only if it names the transaction whose
-commit is in the log, and so do those of the versions before, back to one that Delta has computed by the log's state: as
-there was no file before, or at a checkpoint, for which it compares them.
+Other writers write no such files. If another writer replaces a version whose commit was rolled back, the old commit's
+checksum file is still there, and Delta derives later checksum files from it. So a file is used only if it names the
+transaction whose commit is in the log, and so do the files of earlier versions, back to one that Delta computed from
+the log's state: because there was no earlier file, or at a checkpoint, where Delta compares them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from airflow_delta_merge.engine.delta_jvm.commit import commit_info
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 
-#: Delta writes a checkpoint after so many commits, if a table doesn't want another number. To look at more takes longer
-#: than the file spares.
+#: Delta's default number of commits per checkpoint. Checking more commits takes longer than the file saves.
 _MOST_COMMITS = 10
 
-#: The last version of each log whose file was found to be of the log, and its transaction.
+#: For each log, the last version whose checksum file was verified, and its transaction.
 _proven: dict[str, tuple[int, str]] = {}
 
 
 class VersionChecksum:
-    """The checksum file of the version that a transaction reads, if there is one; it is asked for when it is needed.
+    """The checksum file of the version that a transaction reads, if there is one; loaded when it is needed.
 
     :param gateway: the session's JVM.
     :param transaction: Delta's transaction.
-    :param use: whether it may be asked for what it has, which the log has too.
+    :param use: whether to use the file; the log has the same information.
     """
 
     def __init__(self, gateway: Gateway, transaction: JavaObject, *, use: bool) -> None:
@@ -71,7 +70,7 @@ class VersionChecksum:
         return True
 
     def _transaction_of(self, checksum: JavaObject, snapshot: JavaObject, version: int) -> str | None:
-        """The transaction that a version's checksum file names; None if another one is in the log."""
+        """The transaction that a version's checksum file names; None if the log has another one."""
         named = checksum.txnId()
         if not named.isDefined():
             return None
@@ -89,7 +88,7 @@ class VersionChecksum:
         return int(self._checksum.numFiles()), int(self._checksum.tableSizeBytes())
 
     def listed(self, name: str) -> JavaObject | None:
-        """A JVM sequence of actions that the file has, if they were few enough to be put there.
+        """A JVM sequence of actions from the file; None if they were too many to include.
 
         :param name: ``allFiles`` or ``setTransactions``.
         """

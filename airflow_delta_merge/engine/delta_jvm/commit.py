@@ -1,4 +1,4 @@
-"""A transaction's commit: its user metadata, whether it landed, and what earlier commits say of themselves."""
+"""A transaction's commit: its user metadata, whether it landed, and the records of earlier commits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, sc
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LAST_COMMIT_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT = "DeltaConcurrentModificationException"
-# Commits are looked through from the newest: the one that is sought is mostly among the last few.
+# Commits are searched from the newest: the one we want is usually among the last few.
 _FIRST_COMMITS, _MORE_COMMITS = 10, 1000
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether an error is Delta's that another writer's commit got in the way, so this commit was given up."""
-    # Delta's Python package, where it was imported, turns them into exceptions of its own.
+    """Whether an error is Delta's conflict with another writer's commit, so this commit was abandoned."""
+    # If Delta's Python package was imported, it turns them into its own exceptions.
     if any(base.__name__ == _CONFLICT for base in type(error).__mro__):
         return True
     return _CONFLICT in _java_classes(error)
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Whether an error is one of input or output, after which nobody knows whether a write has come about."""
+    """Whether an error is an I/O error, after which it is unknown whether a write succeeded."""
     return "IOException" in _java_classes(error)
 
 
 def _java_classes(error: BaseException) -> list[str]:
-    """The names of the class of an error's Java exception and of those above it."""
+    """The names of the class and superclasses of an error's Java exception."""
     names, origin = [], java_origin(error)
     java_class = None if origin is None else origin.getClass()
     while java_class is not None:
@@ -43,9 +43,9 @@ def _java_classes(error: BaseException) -> list[str]:
 
 @contextmanager
 def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[None]:
-    """Let commits made inside, on this thread, have this ``userMetadata``; None leaves it to the session.
+    """Give commits made inside, on this thread, this ``userMetadata``; None keeps the session's.
 
-    Delta takes it from the active session's conf, so a clone of the session that has it is made active.
+    Delta reads it from the active session's conf, so this activates a clone of the session with the setting.
     """
     if user_metadata is None:
         yield
@@ -73,10 +73,10 @@ def session_user_metadata(gateway: Gateway) -> str | None:
 
 
 def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
-    """The version that a transaction committed after all, though its commit raised a conflict or a storage's error.
+    """The version that a transaction did commit, although its commit raised a conflict or a storage error.
 
-    That happens when a storage's answer to a write that succeeded is lost, or the write is tried again and the
-    transaction finds its own commit in its way. The id of each transaction stands in its commit.
+    This happens when the storage's answer to a successful write is lost, or when the write is retried and the
+    transaction conflicts with its own commit. Each commit records its transaction's id.
     """
     snapshot = transaction.deltaLog().update(False, gateway.none, transaction.catalogTable())
     for version in range(int(transaction.readVersion()) + 1, int(snapshot.version()) + 1):
@@ -87,7 +87,7 @@ def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
 
 
 def commit_info(gateway: Gateway, snapshot: JavaObject, version: int) -> JavaObject | None:
-    """What a commit says of itself, as Delta's ``CommitInfo``; None if it says nothing.
+    """A commit's ``CommitInfo``; None if it has none.
 
     :param snapshot: of this version or a later one.
     """
@@ -98,7 +98,7 @@ def commit_info(gateway: Gateway, snapshot: JavaObject, version: int) -> JavaObj
 
 
 def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject) -> int:
-    """Delete the files of actions that were never committed; how many were deleted."""
+    """Delete the files of actions that were never committed. Returns the number of deleted files."""
     log = transaction.deltaLog()
     conf, base = log.newDeltaHadoopConf(), log.dataPath()
     file_system = base.getFileSystem(conf)
@@ -110,7 +110,7 @@ def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject)
 def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterator[tuple[int, str]]:
     """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads.
 
-    Those that Delta can't read are passed over: they are of other writers.
+    Commits that Delta can't read are skipped: other writers made them.
     """
     end, count = int(transaction.readVersion()), _FIRST_COMMITS
     while end >= 0:
@@ -121,7 +121,7 @@ def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterat
             yield from _one_by_one(transaction, gateway, end)
             return
         if not commits:
-            return  # cleaned up, and so is all before
+            return  # cleaned up, like all earlier ones
         for commit in commits:
             if commit.userMetadata().isDefined():
                 yield int(commit.version().get()), str(commit.userMetadata().get())
@@ -134,7 +134,7 @@ def _one_by_one(transaction: JavaObject, gateway: Gateway, end: int) -> Iterator
             info = commit_info(gateway, transaction.snapshot(), version)
         except Py4JJavaError as error:
             if "FileNotFoundException" in _java_classes(error):
-                return  # cleaned up, and so is all before
+                return  # cleaned up, like all earlier ones
             continue
         if info is not None and info.userMetadata().isDefined():
             yield version, str(info.userMetadata().get())

@@ -44,7 +44,7 @@ _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
 _OF_CHANGE_DATA = ("_change_type", "__is_cdc")
 #: Row tracking's entries in an add action; Delta assigns new ones to a new file.
 _NUMBERS_OF_ROWS = ("baseRowId", "defaultRowCommitVersion")
-#: The first that can write small decimals as integers.
+#: The first version of pyarrow that can write small decimals as integers.
 _LEAST_ARROW = 18
 
 
@@ -52,11 +52,11 @@ _LEAST_ARROW = 18
 class CopyTerms:
     """How copies of data files are made.
 
-    :param folder: where the table lies.
+    :param folder: the table's folder.
     :param codec: one of :data:`~airflow_delta_merge.engine.old_rows.parquet_copy.CODECS`.
     :param columns: physical names of the columns that each file must have.
-    :param may_have: physical names of columns that a file may have as well: partition columns and change data's.
-    :param statistics: which statistics each copy gets.
+    :param may_have: physical names of optional columns: partition columns and those of change data.
+    :param statistics: the statistics that each copy gets.
     """
 
     folder: Path
@@ -73,10 +73,10 @@ class CopyTerms:
         return self.folder / unquote(path)
 
     def path_of_copy(self, path: str, number: int) -> str:
-        """The path of a file's copy: in the same folder, since both belong to one partition.
+        """The path of a file's copy, in the same folder since both belong to one partition.
 
         :param path: the file's path in the log.
-        :param number: the copy's, from 0.
+        :param number: the copy's number, from 0.
         """
         folder, slash, _ = path.rpartition("/")
         _, _, extension = CODECS[self.codec]
@@ -84,9 +84,9 @@ class CopyTerms:
 
 
 def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | None:
-    """Why data files of the table must be written by Spark; None if Arrow can copy them.
+    """Why Spark must write the table's data files; None if Arrow can copy them.
 
-    :param transaction: Delta's, which has nothing written yet.
+    :param transaction: Delta's transaction, which has written nothing yet.
     """
     return next(_reasons(gateway, transaction), None)
 
@@ -94,9 +94,9 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
     metadata = metadata_of(transaction)
     if not gateway.session.sparkContext().isLocal():
-        yield "Spark runs on other processes than the driver"
+        yield "Spark runs in other processes than the driver"
     if not _has_arrow():
-        yield f"Python has no pyarrow of version {_LEAST_ARROW} or later"
+        yield f"pyarrow {_LEAST_ARROW} or later is not installed"
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
         yield "the table is not in a file system of this machine"
     if transaction.newMetadata().isDefined():
@@ -136,7 +136,7 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
     cut = gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg
 
     def cut_above(text: str) -> str | None:
-        # Java counts at most twice as many characters, and a call for each column of each file adds up.
+        # Java counts at most twice as many characters. Skip the call where possible: one per column and file adds up.
         return text if len(text) * 2 <= prefix_length else cut(prefix_length, text)
 
     plan = StatisticsPlan.of(
@@ -155,7 +155,7 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
 def add_of_copy(add: dict[str, Any], path: str, copy: CopiedFile) -> dict[str, Any]:
     """The action that adds a copy.
 
-    :param add: the action of the file that it is a copy of.
+    :param add: the action of the original file.
     :param path: the copy's path for the log.
     """
     return {
@@ -169,10 +169,10 @@ def add_of_copy(add: dict[str, Any], path: str, copy: CopiedFile) -> dict[str, A
 
 
 def add_elsewhere(add: dict[str, Any], path: Path) -> dict[str, Any]:
-    """An action for a file that is not part of the table but has rows of one that is.
+    """An action for a file outside the table that holds rows of one of the table's files.
 
-    :param add: the action of that file, whose partition is the same.
-    :param path: where the file is on this machine.
+    :param add: the action of the table's file; both have the same partition.
+    :param path: the file's path on this machine.
     """
     about = path.stat()
     return {

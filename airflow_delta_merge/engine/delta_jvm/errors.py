@@ -1,4 +1,4 @@
-"""JVM errors as this package's own, with Delta's or Spark's condition."""
+"""Converts JVM errors to this package's own, with Delta's or Spark's condition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _throwables: WeakKeyDictionary[MergeExecutionError, Any] = WeakKeyDictionary()
 
 
 def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let Spark's and Delta's errors leave ``function`` as :class:`MergeExecutionError` with their condition."""
+    """Turn Spark's and Delta's errors in ``function`` into :class:`MergeExecutionError` with their condition."""
 
     @wraps(function)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -44,10 +44,10 @@ COMMIT = "commit"
 
 @dataclass
 class Progress:
-    """How far a merge has come, for its errors.
+    """How far a merge has come, for its error messages.
 
     :param table: the target's name or path.
-    :param step: what is being done, as a verb with its object.
+    :param step: the current step, as a verb with its object.
     """
 
     table: str = "the target"
@@ -63,30 +63,30 @@ class Progress:
 
 @contextmanager
 def without_bare_errors(progress: Progress) -> Iterator[None]:
-    """Let no error leave that tells nothing of the merge; those of Spark, Delta and this package pass as they are.
+    """Wrap unexpected errors in one that names the merge. Errors of Spark, Delta and this package pass unchanged.
 
-    :raises MergeExecutionError: in place of any other error, which is its cause.
+    :raises MergeExecutionError: for any other error, which becomes its cause.
     """
     try:
         yield
     except (DeltaMergeError, Py4JJavaError, PySparkException):
         raise
     except Exception as error:
-        _log.exception("The merge into %s ended with an error that nobody expected.", progress.table)
+        _log.exception("The merge into %s failed with an unexpected error.", progress.table)
         raise MergeExecutionError(
-            f"The merge into {progress.table} met an unexpected error at the step {progress.step!r}, "
+            f"The merge into {progress.table} failed with an unexpected error at the step {progress.step!r}, "
             f"{type(error).__name__}: {error} {progress.outcome} Please report it with the stack trace in the log. "
             'Until then, try the session setting spark.deltaMerge.pruneBySource.enabled=false, or engine="builtin".'
         ) from error
 
 
 def first_line(error: PySparkException) -> str:
-    """What an error of Spark's says, without the query and the stack beneath it."""
+    """The first line of a Spark error, without the query and the stack trace."""
     return str(error).strip().splitlines()[0]
 
 
 def merge_error(error: BaseException) -> MergeExecutionError:
-    """An exception of py4j or PySpark as this package's own, to be raised by the caller."""
+    """Convert an exception of py4j or PySpark to this package's own, for the caller to raise."""
     origin = java_origin(error)
     if origin is None:
         assert isinstance(error, PySparkException)
@@ -95,24 +95,24 @@ def merge_error(error: BaseException) -> MergeExecutionError:
 
 
 def java_origin(error: BaseException) -> Any | None:
-    """The JVM exception behind one of py4j or PySpark, as far as it is known."""
+    """The JVM exception behind an exception of py4j or PySpark, if known."""
     while isinstance(error.__context__, Py4JJavaError):
-        # PySpark looks Delta's conditions up in Spark's list, fails, and raises that failure: the cause is before it.
+        # PySpark looks up Delta's condition in Spark's list, fails, and raises that failure. The cause is its context.
         error = error.__context__
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
 def from_throwable(throwable: Any) -> MergeExecutionError:
-    """A JVM exception as :class:`MergeExecutionError`, to be raised by the caller."""
+    """Convert a JVM exception to :class:`MergeExecutionError`, for the caller to raise."""
     causes = [throwable]
     while (cause := causes[-1].getCause()) is not None:
         causes.append(cause)
     conditions = [(_call(cause, "getCondition") or _call(cause, "getErrorClass"), cause) for cause in causes]
-    told = [(condition, cause) for condition, cause in conditions if condition is not None]
-    # A task's failure to write says nothing by itself: the condition is that of its cause.
-    telling = [each for each in told if each[0] != "TASK_WRITE_FAILED"] or told
-    condition = telling[0][0] if telling else None
-    sql_state = _call(telling[0][1], "getSqlState") if telling else None
+    known = [(condition, cause) for condition, cause in conditions if condition is not None]
+    # TASK_WRITE_FAILED is only a wrapper: use the condition of its cause.
+    decisive = [each for each in known if each[0] != "TASK_WRITE_FAILED"] or known
+    condition = decisive[0][0] if decisive else None
+    sql_state = _call(decisive[0][1], "getSqlState") if decisive else None
     messages = [str(cause.getMessage() or cause.getClass().getName()) for cause in causes]
     message = messages[0] if messages[-1] in messages[0] else f"{messages[0]} Caused by: {messages[-1]}"
     error = MergeExecutionError(message, condition=condition, sql_state=sql_state)
@@ -121,10 +121,10 @@ def from_throwable(throwable: Any) -> MergeExecutionError:
 
 
 def throwable_behind(error: BaseException) -> Any | None:
-    """The JVM exception that an error comes from; None if it comes from no such exception."""
+    """The JVM exception that caused an error; None if there is none."""
     cause: BaseException | None = error
     while cause is not None:
-        # Python's own exceptions can't be keys of weak references.
+        # Python's built-in exceptions can't be weakly referenced.
         origin = _throwables.get(cause) if isinstance(cause, MergeExecutionError) else None
         if origin is None:
             origin = java_origin(cause)

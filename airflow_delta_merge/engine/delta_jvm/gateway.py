@@ -26,10 +26,10 @@ JavaObject = Any
 
 _log = logging.getLogger(__name__)
 
-#: Classes and singletons by name, of each JVM: to ask for them anew would take a small merge some percent of its time.
+#: Classes and singletons by name, for each JVM. Looking them up again would cost a small merge a few percent.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
 
-#: Classes that PySpark asks for, under these names, at each step of a plan.
+#: Classes that PySpark looks up under these names at each step of a plan.
 _ASKED_BY_PYSPARK = {
     "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
     "functions": "org.apache.spark.sql.functions",
@@ -37,12 +37,12 @@ _ASKED_BY_PYSPARK = {
 }
 
 
-#: Bits of a Bloom filter for each key: three in a hundred others pass it.
+#: Bits of a Bloom filter per key, for 3 % false positives.
 _BITS_FOR_KEY = 8
 
 
 class _RememberingClass(JavaClass):  # type: ignore[misc]  # py4j has no types
-    """A class whose static methods are looked up once: py4j asks the JVM for them at each call, before it makes it."""
+    """A class that looks up each static method once; py4j would ask the JVM before every call."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
@@ -55,16 +55,16 @@ class Gateway:
     """The JVM behind a session.
 
     :param spark: a classic session (not Spark Connect) with Delta's extension and catalog.
-    :param progress: where the merge says what it is at.
+    :param progress: records the merge's current step.
     :ivar session: the JVM's session.
-    :raises MergeConfigError: when the session is one the engine cannot use.
+    :raises MergeConfigError: when the engine cannot use the session.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise MergeConfigError(
-                "The merge engine needs a classic Spark session: over Spark Connect Delta's classes cannot be "
-                "reached. Run the merge as an application on the cluster instead."
+                "The merge engine needs a classic Spark session: Spark Connect gives no access to Delta's classes. "
+                "Run the merge as an application on the cluster instead."
             )
         jvm: JavaObject = spark._jvm
         is_new = jvm not in _found_in
@@ -82,13 +82,13 @@ class Gateway:
             for asked_as, name in _ASKED_BY_PYSPARK.items():
                 setattr(jvm, asked_as, self.java_class(name))
         _let_answer_promptly(spark)
-        # Delta asks the session that is active on the thread for its settings; of several that need not be this one.
+        # Delta reads its settings from the thread's active session, which may be a different one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
     def java_class(self, name: str) -> JavaObject:
         """A class by its full name, to construct it or call its static methods.
 
-        Unlike ``jvm.org.apache…`` it asks the JVM once, not once for each part of the name.
+        Unlike ``jvm.org.apache…``, it asks the JVM once, not for each part of the name.
         """
         if name not in self._classes:
             self._classes[name] = _remembering(getattr(self.jvm, name))
@@ -120,7 +120,7 @@ class Gateway:
         return array
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
-        """One Scala sequence of two."""
+        """Concatenate two Scala sequences."""
         return versions.concat(self, first, second)
 
     def some(self, value: JavaObject) -> JavaObject:
@@ -132,7 +132,7 @@ class Gateway:
 
     @cached_property
     def versions(self) -> Versions:
-        """What Spark and Delta are of the session."""
+        """The session's versions of Spark and Delta."""
         return Versions(spark=str(self.spark.version), delta=str(self.module("io.delta.package").VERSION()))
 
     @property
@@ -152,11 +152,11 @@ class Gateway:
         return versions.frame(self, frame)
 
     def as_json(self, value: JavaObject) -> Any:
-        """A JVM value as JSON can tell it, in one call however many parts it has."""
+        """A JVM value converted through JSON, in one call regardless of its size."""
         return json.loads(self.delta("util.JsonUtils").mapper().writeValueAsString(value))
 
     def seq_from_json(self, elements: Iterable[str], class_name: str) -> JavaObject:
-        """A Scala sequence of values of a class that JSON tells, in one call however many there are."""
+        """A Scala sequence of a class's values from JSON, in one call regardless of their number."""
         mapper = self.delta("util.JsonUtils").mapper()
         of_class = mapper.getTypeFactory().constructCollectionType(
             self.java_class("java.util.ArrayList")._java_lang_class, self.java_class(class_name)._java_lang_class
@@ -166,11 +166,11 @@ class Gateway:
     # Session
 
     def conf(self, key: str) -> str:
-        """A setting of the session, Spark's and Delta's defaults included."""
+        """A setting of the session, including Spark's and Delta's defaults."""
         return str(self.session.conf().get(key))
 
     def session_with(self, settings: Mapping[str, str]) -> JavaObject:
-        """A clone of the JVM's session with other settings: set on the session itself other threads would meet them."""
+        """A clone of the JVM's session with other settings. On the session itself, other threads would see them."""
         clone = self.session.cloneSession()
         for key, value in settings.items():
             clone.conf().set(key, value)
@@ -180,7 +180,7 @@ class Gateway:
         return self.conf(key).lower() == "true"
 
     def conf_if_set(self, key: str) -> str | None:
-        """A setting of the session if somebody set it, without its default."""
+        """A setting of the session if it is set explicitly, without its default."""
         return self.conf(key) if self.sql_conf.contains(key) else None
 
     @cached_property
@@ -190,18 +190,18 @@ class Gateway:
 
     @cached_property
     def default_parallelism(self) -> int:
-        """Cores that run tasks, as Spark counts them when a merge first asks."""
+        """Number of cores that run tasks, as Spark counts them at the first call."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     @property
     def temporary_folder(self) -> str:
-        """A folder of Spark's for temporary files, deleted when the session ends."""
+        """Spark's folder for temporary files, deleted when the session ends."""
         utils = self.java_class("org.apache.spark.util.Utils")
         return str(utils.getLocalDir(self.session.sparkContext().conf()))
 
     @contextmanager
     def describing_jobs(self, description: str) -> Iterator[None]:
-        """Let the Spark UI show jobs started inside under a description."""
+        """Show jobs started inside this context under a description in the Spark UI."""
         context = self.spark.sparkContext
         before = context.getLocalProperty("spark.job.description")
         context.setJobDescription(description)
@@ -217,8 +217,8 @@ class Gateway:
     ) -> tuple[DataFrame, dict[str, Any]]:
         """Compute a DataFrame once, cut its lineage and aggregate it in the same pass.
 
-        :param frame: what to compute; the result keeps its attributes, so resolved expressions still bind.
-        :param storage_level: where its rows are kept, as Spark names it; always on disk too.
+        :param frame: the DataFrame; the result keeps its attributes, so resolved expressions still bind.
+        :param storage_level: Spark's storage level for its rows; always on disk too.
         :param observed: named aggregates, at least one.
         :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
         """
@@ -229,7 +229,7 @@ class Gateway:
         """A DataFrame that is aggregated when it is next computed.
 
         :param observed: named aggregates, at least one.
-        :return: the DataFrame, and what gives the aggregates by name, as py4j converts them, once it was computed.
+        :return: the DataFrame, and a function that returns the aggregates by name once it was computed.
         """
         observation = self.java_class("org.apache.spark.sql.Observation")()
         columns = [jc(column) for column in observed]
@@ -242,7 +242,7 @@ class Gateway:
         return self.wrap(observing), values
 
     def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
-        """The RDD behind :meth:`checkpoint`, to ask for its size and to release it."""
+        """The RDD behind :meth:`checkpoint`, to get its size and to release it."""
         return jdf(frame).queryExecution().analyzed().collectLeaves().head().rdd()
 
     def stored_bytes(self, rdd: JavaObject) -> int:
@@ -253,7 +253,7 @@ class Gateway:
         return 0
 
     def estimated_bytes(self, frame: DataFrame) -> int:
-        """What Spark takes for the size of a DataFrame before it is computed, often far too much."""
+        """Spark's estimate of a DataFrame's size before it is computed; often far too high."""
         return int(str(jdf(frame).queryExecution().optimizedPlan().stats().sizeInBytes()))
 
     def explained(self, frame: DataFrame) -> str:
@@ -262,9 +262,9 @@ class Gateway:
         return str(jdf(frame).queryExecution().explainString(mode))
 
     def distinct_count(self, numbers: Column) -> Column:
-        """Exact number of distinct values of a long column, NULLs left out, by Delta's bitmap aggregate.
+        """Exact number of distinct values of a long column without NULLs, by Delta's bitmap aggregate.
 
-        One compressed bitmap a group is kept, so counting millions of row indexes costs kilobytes.
+        It keeps one compressed bitmap per group, so counting millions of row indexes costs kilobytes.
         """
         portable = self.delta("deletionvectors.RoaringBitmapArrayFormat").Portable()
         expression = versions.expression(self, jc(numbers))
@@ -273,12 +273,12 @@ class Gateway:
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
 
     def might_be_among(self, keys: DataFrame, of_keys: Column, num_keys: int, value: Column) -> Column:
-        """Whether a value is, or is by some chance, among those of another DataFrame, by a Bloom filter of them.
+        """Whether a value may be among those of another DataFrame, according to a Bloom filter.
 
-        :param keys: the DataFrame; the filter is made when the predicate is first evaluated.
+        :param keys: the DataFrame; the filter is built when the predicate is first evaluated.
         :param of_keys: hashes of its rows (long).
-        :param num_keys: how many rows it has.
-        :param value: the hash that is looked for (long).
+        :param num_keys: number of its rows.
+        :param value: the hash to look for (long).
         """
         numbers = (versions.expression(self, jc(F.lit(n).cast("bigint"))) for n in (num_keys, num_keys * _BITS_FOR_KEY))
         aggregates = "org.apache.spark.sql.catalyst.expressions.aggregate"
@@ -290,9 +290,9 @@ class Gateway:
         return self.column(might_contain(subquery, versions.expression(self, jc(value))))
 
     def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
-        """A predicate as ``filterFiles`` wants it: resolved over ``frame``, folded to constants and simplified.
+        """A predicate in the form that ``filterFiles`` needs: resolved over ``frame``, constant-folded and simplified.
 
-        Data skipping makes nothing of ``false OR …``, for one.
+        Data skipping cannot use ``false OR …``, for example.
         """
         plan = jdf(frame.filter(predicate)).queryExecution().analyzed()
         for rule in ("ConstantFolding", "BooleanSimplification"):
@@ -302,10 +302,10 @@ class Gateway:
 
 @contextmanager
 def without_call_sites() -> Iterator[None]:
-    """Build plans without telling the JVM, at each step, which Python line it came from.
+    """Build plans without sending the Python call site of each step to the JVM.
 
-    PySpark does so for error messages about a user's DataFrame code; here the lines are the engine's own, and four
-    fifths of a small merge's calls to the JVM were spent on them.
+    PySpark sends call sites for error messages about a user's DataFrame code. Here they are the engine's own lines, and
+    they made up four fifths of a small merge's calls to the JVM.
     """
     _call_sites.leave_out()
     try:
@@ -315,7 +315,7 @@ def without_call_sites() -> Iterator[None]:
 
 
 class _CallSites:
-    """PySpark's switch, one for all threads: as it was before, once the last of them is done."""
+    """PySpark's switch for call sites, shared by all threads. It is restored when the last thread is done."""
 
     _setting = "_enable_debugging_cache"
 
@@ -327,7 +327,7 @@ class _CallSites:
     def leave_out(self) -> None:
         with self._lock:
             if not self._users:
-                self._before = getattr(pyspark_errors, self._setting, None)  # Spark 3.5 tells no lines at all
+                self._before = getattr(pyspark_errors, self._setting, None)  # Spark 3.5 sends no call sites
             self._users += 1
             setattr(pyspark_errors, self._setting, False)
 
@@ -342,7 +342,7 @@ _call_sites = _CallSites()
 
 
 class _Prompt(threading.local):
-    """The JVMs that answer a thread promptly: each thread has a connection of its own."""
+    """The JVMs whose sockets are already configured, per thread: each thread has its own connection."""
 
     def __init__(self) -> None:
         self.gateways: WeakSet[JavaObject] = WeakSet()
@@ -352,11 +352,11 @@ _prompt = _Prompt()
 
 
 def _let_answer_promptly(spark: SparkSession) -> None:
-    """Let the JVM send the end of a long answer at once.
+    """Make the JVM send the end of a long answer immediately.
 
-    Py4j sends more than 8 kB in pieces. The last one TCP holds back until Python's side acknowledges those before it,
-    which that puts off for 40 ms, as it has nothing to send (Nagle's algorithm and delayed acknowledgements). Py4j has
-    no setting for it, so its sockets are told here; where they are not found, long answers take as long as ever.
+    Py4j sends more than 8 kB in pieces. TCP holds back the last piece until Python acknowledges the earlier ones, which
+    Python delays by 40 ms because it has nothing to send (Nagle's algorithm and delayed acknowledgements). Py4j has no
+    setting for this, so this function sets TCP_NODELAY on its sockets. If they are not found, long answers stay slow.
     """
     gateway: JavaObject = spark.sparkContext._gateway
     if gateway in _prompt.gateways:
@@ -370,18 +370,18 @@ def _let_answer_promptly(spark: SparkSession) -> None:
             with suppress(Py4JJavaError):  # another thread may just have closed its own
                 connection.getSocket().setTcpNoDelay(True)
     except Py4JError:
-        _log.debug("The sockets of py4j were not found; long answers of the JVM take 40 ms more.", exc_info=True)
+        _log.debug("Py4j's sockets were not found. Long answers of the JVM take 40 ms longer.", exc_info=True)
 
 
 def _remembering(java_class: JavaObject) -> JavaObject:
-    """The class as one whose methods are looked up once; what is no class as it is."""
+    """The class with cached method lookups; anything else unchanged."""
     if type(java_class) is not JavaClass:
         return java_class
     return _RememberingClass(java_class._fqn, java_class._gateway_client)
 
 
 def java_items(java_list: JavaObject) -> list[Any]:
-    """The elements of a Java list. To iterate over it ends in an exception, of which PySpark asks a lot."""
+    """The elements of a Java list. Iterating over it would end in an exception, which PySpark inspects at length."""
     return [java_list.get(position) for position in range(java_list.size())]
 
 
@@ -391,7 +391,7 @@ def scala_list(sequence: JavaObject) -> list[Any]:
 
 
 def scala_texts(sequence: JavaObject) -> list[str]:
-    """The elements of a Scala sequence as texts, in one call however many there are; none may hold a NUL."""
+    """The elements of a Scala sequence as texts, in one call regardless of their number; none may contain a NUL."""
     text = str(sequence.mkString("\0"))
     return text.split("\0") if text else []
 

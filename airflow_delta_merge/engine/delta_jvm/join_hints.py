@@ -1,4 +1,4 @@
-"""The join hints of a source's query, which are lost where the source's lineage is cut: :class:`JoinHints`."""
+"""The join hints of a source's query, which are lost when the source's lineage is cut: :class:`JoinHints`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 class JoinHints:
     """Hints for the source as a whole, not for a join within its query.
 
-    :param infos: the JVM's ``HintInfo``, outermost first: of several the first one counts.
-    :param strategy: how they want the source joined, as Spark names it (``broadcast``, ``merge``, ``shuffle_hash``,
-        ``shuffle_replicate_nl``); None if they say nothing of it.
+    :param infos: the JVM's ``HintInfo``, outermost first; the first one wins.
+    :param strategy: the join strategy that they ask for, as Spark names it (``broadcast``, ``merge``, ``shuffle_hash``,
+        ``shuffle_replicate_nl``); None if they ask for none.
     """
 
     infos: Sequence[JavaObject]

@@ -1,4 +1,4 @@
-"""A resolved merge as texts, in which its columns are traced without further calls to the JVM."""
+"""A resolved merge as texts, so that its columns can be traced without further calls to the JVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, sc
 from airflow_delta_merge.engine.delta_jvm.reads import file_locations
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
-# A pattern may find any number of files; of more than that only the folder is told that they are in.
+# A pattern may match any number of files. Beyond this limit, lineage reports only their common folder.
 _MOST_PATHS = 100
 
 
@@ -37,7 +37,7 @@ class MergeTrees:
 
 
 def trees_of(gateway: Gateway, merge: ResolvedMerge) -> MergeTrees:
-    """Take the trees of a resolved merge, in a number of calls that doesn't grow with its columns' expressions."""
+    """Read the trees of a resolved merge. The number of JVM calls doesn't grow with its columns' expressions."""
     command, migrated = merge.command, merge.command.migratedSchema()
     kinds = (command.matchedClauses(), command.notMatchedClauses(), command.notMatchedBySourceClauses())
     return MergeTrees(

@@ -1,4 +1,4 @@
-"""Whether the store in which a table lies holds each commit to one writer."""
+"""Whether a table's store lets only one writer make each commit."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, java_ori
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.exceptions import MergeExecutionError
 
-#: Delta's own for S3, which looks whether a commit is there and writes it then.
+#: Delta's own log store for S3, which checks whether a commit exists and then writes it.
 _SINGLE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
 _CONDITIONAL = "airflow_delta_merge.log_store.S3ConditionalLogStore"
-#: A session setting: somebody makes sure that no two drivers commit to a table at a time.
+#: A session setting: the user guarantees that no two drivers commit to a table at the same time.
 _SINGLE_WRITER = "spark.deltaMerge.s3SingleWriter.enabled"
-#: Where no file system of an operating system stands between the writers.
+#: Stores without an operating system's file system between the writers.
 _OBJECT_STORES = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cos", "oci"})
 
 
 def is_object_store(delta_log: JavaObject) -> bool:
-    """Whether a table lies in an object store, by the scheme of its path."""
+    """Whether a table is in an object store, by the scheme of its path."""
     scheme = delta_log.dataPath().toUri().getScheme()
     return scheme is not None and str(scheme).lower() in _OBJECT_STORES
 
 
 def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
-    """Make sure that no two drivers can write the same version of a table in S3.
+    """Check that no two drivers can write the same version of a table in S3.
 
-    :raises MergeExecutionError: when they can; it says what to do.
+    :raises MergeExecutionError: when they can; the message says what to do.
     """
     if not is_object_store(delta_log) or (gateway.conf_if_set(_SINGLE_WRITER) or "").lower() == "true":
         return
@@ -40,11 +40,11 @@ def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
             raise from_throwable(origin) from error
     elif name == _SINGLE_DRIVER:
         raise MergeExecutionError(
-            f"Two drivers that commit to {delta_log.dataPath()} at once would lose a commit, as the session has "
-            "Delta's own log store for S3. Start it with the jar that "
-            "airflow_delta_merge.runtime.log_store.log_store_jar() names and "
-            f"spark.delta.logStore.s3a.impl={_CONDITIONAL}; or make sure that no two writers commit to the table at a "
-            f"time, and say so: {_SINGLE_WRITER}=true."
+            f"The session uses Delta's own log store for S3. Two drivers that commit to {delta_log.dataPath()} at the "
+            "same time would lose a commit. Start the session with the jar from "
+            "airflow_delta_merge.runtime.log_store.log_store_jar() and "
+            f"spark.delta.logStore.s3a.impl={_CONDITIONAL}. Or make sure that only one writer commits to the table at "
+            f"a time, and set {_SINGLE_WRITER}=true."
         )
 
 

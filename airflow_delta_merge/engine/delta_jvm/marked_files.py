@@ -1,8 +1,8 @@
-"""Files of which rows are marked as deleted: their actions, with the statistics that Delta gives them.
+"""Actions for files with rows marked as deleted, with Delta's statistics for them.
 
-Marked rows leave a file's bounds wide. Delta rewrites its statistics to say so, and for that looks each file up in the
-table's state, by three Spark jobs, as files that a scan has chosen come without statistics. Those that were chosen from
-a list have theirs, so the same function of Delta's is applied to them alone, on the driver.
+Marked rows make a file's bounds wide. Delta rewrites the statistics to say so. It looks each file up in the table's
+state with three Spark jobs, because files chosen by a scan come without statistics. Files chosen from a list have
+statistics, so Delta's function is applied to these files alone, on the driver.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def actions_of_marked_files(
     gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject | None
 ) -> tuple[JavaObject, dict[str, int]]:
-    """The actions that give files their new deletion vectors, and remove those of which no row is left.
+    """The actions that give files their new deletion vectors and remove files without remaining rows.
 
     :param touched: JVM sequence of Delta's ``TouchedFileWithDV``.
-    :param listed: JVM sequence of files with their statistics, those of ``touched`` among them; None without a list.
+    :param listed: JVM sequence of files with their statistics, including those of ``touched``; None without a list.
     :return: JVM sequence of file actions, and Delta's counts by name.
     """
     of_listed = None if listed is None else _of_listed_files(gateway, touched, transaction, listed)
@@ -39,18 +39,18 @@ def _by_state(gateway: Gateway, touched: JavaObject, transaction: JavaObject) ->
 def _of_listed_files(
     gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject
 ) -> tuple[JavaObject, dict[str, int]] | None:
-    """The same without a Spark job; None when a file's statistics don't tell how many rows it has."""
+    """The same without a Spark job; None if a file's statistics lack its number of rows."""
     emptied: list[JavaObject] = []
     marked: list[JavaObject] = []
     for file in scala_list(touched):
         (emptied if file.isFullyReplaced() else marked).append(file)
     by_path = {str(file.path()): file for file in scala_list(listed)}
-    # Those that a scan has chosen lack statistics.
+    # Files chosen by a scan lack statistics.
     complete = [by_path[str(file.fileLogEntry().path())] for file in marked]
     widened = _with_wide_bounds(gateway, complete, transaction.snapshot())
     if any(file.numPhysicalRecords().isEmpty() for file in widened):
         return None
-    # Where no file is marked Delta looks for none in the table's state.
+    # Without marked files Delta does not look into the table's state.
     removes, counts = _by_state(gateway, gateway.seq(emptied), transaction)
     added, removed = [], []
     for file, wide in zip(marked, widened, strict=True):
@@ -62,7 +62,7 @@ def _of_listed_files(
 
 
 def _with_wide_bounds(gateway: Gateway, files: list[JavaObject], snapshot: JavaObject) -> list[JavaObject]:
-    """Files with statistics that hold when rows are marked, as Delta itself makes them of its state's rows."""
+    """Files with statistics that stay valid when rows are marked, computed as Delta does for its state's rows."""
     encoder = gateway.module("org.apache.spark.sql.delta.implicits.package").addFileEncoder()
     name = str(snapshot.getBaseStatsColumnName())
     parse = gateway.java_class("org.apache.spark.sql.functions").from_json

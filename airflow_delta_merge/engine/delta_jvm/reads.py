@@ -1,4 +1,4 @@
-"""What a statement reads: as its text says it, and as it was resolved."""
+"""What a statement reads: according to its text, and after it was resolved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_delta_merge.exceptions import MergeConfigError
 #: Formats that SQL reads by path, beside those named by a class: ``parquet.`/in/day` ``.
 FILE_FORMATS = ("parquet", "delta", "csv", "json", "orc", "avro", "text", "xml", "binaryfile")
 
-# Functions that call any static method of Java's.
+# Functions that can call any static Java method.
 _REFLECTION = ("reflect", "java_method", "try_reflect")
 # Leaves of a resolved plan that read nothing from outside the session.
 _NO_FILES = ("OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "LogicalRDD", "EmptyRelation")
@@ -20,11 +20,11 @@ _NO_FILES = ("OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "Logi
 
 @dataclass
 class Reads:
-    """What a text says that it reads, before anything of it is looked up.
+    """What a text reads, before any name is looked up.
 
     :param paths: files and folders.
     :param options: names of reader options.
-    :param code: what runs code, or hides from a look at the text.
+    :param code: parts that run code, or whose reads the text does not show.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -74,9 +74,9 @@ def _is_a(gateway: Gateway, value: JavaObject, class_name: str) -> bool:
 
 
 def locations_of_merge(gateway: Gateway, merge: ResolvedMerge) -> Iterator[str]:
-    """Where all that a resolved merge reads and writes lies, also behind views and in subqueries.
+    """The locations of all files that a resolved merge reads and writes, including views and subqueries.
 
-    :raises MergeConfigError: for what lies in no files.
+    :raises MergeConfigError: when a relation is not stored in files.
     """
     command = merge.command
     for plan in (command.target(), command.source(), *scala_list(command.subqueriesAll())):
@@ -84,9 +84,9 @@ def locations_of_merge(gateway: Gateway, merge: ResolvedMerge) -> Iterator[str]:
 
 
 def locations_of(gateway: Gateway, plan: JavaObject) -> Iterator[str]:
-    """Where the files lie that an analysed plan reads.
+    """The locations of the files that an analysed plan reads.
 
-    :raises MergeConfigError: for what lies in no files.
+    :raises MergeConfigError: when a relation is not stored in files.
     """
     for part in (plan, *scala_list(plan.subqueriesAll())):
         for leaf in scala_list(part.collectLeaves()):
@@ -99,18 +99,21 @@ def _locations(gateway: Gateway, leaf: JavaObject) -> list[str]:
         name = str(leaf.getClass().getSimpleName())
         if name == "LogicalRelation":
             name = str(leaf.relation().getClass().getSimpleName())
-        raise MergeConfigError(f"The merge reads {name}, which lies in no files, so not under allowed_locations.")
+        raise MergeConfigError(
+            f"The merge reads {name}, which is not stored in files and so is not under allowed_locations. Read files "
+            "or tables instead."
+        )
     return found
 
 
 def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
-    """Where the files lie that a leaf of an analysed plan reads; None for what lies in no files."""
+    """The locations of the files that a leaf of an analysed plan reads; None if it is not stored in files."""
     name = str(leaf.getClass().getSimpleName())
     if name in _NO_FILES:
         return []
     if name == "LogicalRelation":
         relation = leaf.relation()
-        # Delta's are of a class without a name.
+        # Delta's relation is of an anonymous class.
         if _is_a(gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"):
             return scala_texts(relation.location().rootPaths())
         if str(relation.getClass().getSimpleName()) == "DeltaCDFRelation":
@@ -123,12 +126,12 @@ def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
 def qualified(gateway: Gateway, path: str) -> tuple[str, str, str]:
     """Scheme, authority and normalised path of a path or URI, as Hadoop reads it.
 
-    :raises MergeConfigError: when it does not begin at the root.
+    :raises MergeConfigError: when the path is not absolute.
     """
     paths, file_systems = (gateway.java_class(f"org.apache.hadoop.fs.{name}") for name in ("Path", "FileSystem"))
     parsed = paths(path)
     if not parsed.isUriPathAbsolute() and parsed.toUri().getAuthority() is None:
-        raise MergeConfigError(f"The path {path!r} begins nowhere; give it from the root, or as a URI.")
+        raise MergeConfigError(f"The path {path!r} is relative. Use an absolute path or a URI.")
     default = file_systems.getDefaultUri(gateway.session.sessionState().newHadoopConf())
     uri = parsed.makeQualified(default, paths("/")).toUri()
     return str(uri.getScheme()), str(uri.getAuthority() or ""), str(uri.getPath())

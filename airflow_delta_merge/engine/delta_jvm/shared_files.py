@@ -1,4 +1,4 @@
-"""Files on storage that the driver and others reach: whatever Hadoop's file systems do, by the settings of Spark."""
+"""Files on storage that the driver and other processes can reach, through Hadoop with Spark's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ONLY_FOR_THE_OWNER, _FOLDER_ONLY_FOR_THE_OWNER = "600", "700"
 
 @raises_merge_errors
 def write_shared_file(uri: str, text: str) -> None:
-    """Write a file so that a reader finds all of it or none, readable by its owner where the storage knows owners.
+    """Write a file atomically; only its owner can read it, if the storage supports owners.
 
     :raises MergeExecutionError: when the storage refuses.
     """
@@ -31,15 +31,15 @@ def write_shared_file(uri: str, text: str) -> None:
     finally:
         stream.close()
     if not system.rename(temporary, path):
-        raise MergeExecutionError(f"The file {uri} could not be put in its place.")
+        raise MergeExecutionError(f"The file {uri} could not be renamed into place.")
 
 
 @raises_merge_errors
 def read_shared_file(uri: str, most_bytes: int) -> str | None:
-    """The text of a file; None when there is none.
+    """The text of a file; None if the file does not exist.
 
-    :param most_bytes: of a longer one nothing is read.
-    :raises MergeExecutionError: when it can't be read, or is longer.
+    :param most_bytes: maximum size of the file.
+    :raises MergeExecutionError: when the file can't be read, or is larger.
     """
     jvm, system, path = _reach(uri)
     try:
@@ -59,7 +59,7 @@ def read_shared_file(uri: str, most_bytes: int) -> str | None:
 
 @raises_merge_errors
 def remove_shared_folder(uri: str) -> None:
-    """Remove a folder with all that is in it, if it is there.
+    """Remove a folder and its contents, if it exists.
 
     :raises MergeExecutionError: when the storage refuses.
     """
@@ -68,7 +68,7 @@ def remove_shared_folder(uri: str) -> None:
 
 
 def _reach(uri: str) -> tuple[JavaObject, JavaObject, JavaObject]:
-    """The JVM, the file system and the path of a URI; also where no session could be started, or it has ended."""
+    """The JVM, the file system and the path of a URI. Works without a session, even if none could be started."""
     SparkContext._ensure_initialized()
     jvm: JavaObject = SparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(uri)

@@ -1,4 +1,4 @@
-"""The merge as one execution: in the Spark UI, in event logs and for listeners, with its queries beneath it."""
+"""Shows the merge as one execution, with its queries below it, in the Spark UI, event logs and listeners."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COMMAND = "command"
 
 @contextmanager
 def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge, *, is_dry_run: bool) -> Iterator[None]:
-    """Announce what runs inside to Spark's listeners, as Spark itself does for a command that it executes.
+    """Report the execution of the code inside to Spark's listeners, as Spark does for a command.
 
-    Spark's own way takes a Scala closure, which cannot be had from Python; so the events are posted from here. At the
-    end, also after a failure, the merge's SQL metrics are announced as they are then, and each
-    ``QueryExecutionListener`` of the session hears of an execution named ``command``.
+    Spark's own API needs a Scala closure, which Python cannot provide, so this function posts the events. At the end,
+    even after a failure, it posts the merge's SQL metrics, and notifies each ``QueryExecutionListener`` of the session
+    of an execution named ``command``.
 
-    :param is_dry_run: whether nothing is to be written. A ``QueryExecutionListener`` does not hear of that: it would
-        take it for a merge.
+    :param is_dry_run: whether nothing is written. A ``QueryExecutionListener`` is not notified then: it would mistake
+        the dry run for a merge.
     """
     context = gateway.spark.sparkContext._jsc
     number = _next_execution_id(gateway)
@@ -84,7 +84,7 @@ def _ended(gateway: Gateway, statement: ResolvedMerge, number: int, failure: Bas
 def _tell_query_listeners(
     gateway: Gateway, ended: JavaObject, statement: ResolvedMerge, duration: int, failure: BaseException | None
 ) -> None:
-    """Add what Spark's bus of ``QueryExecutionListener`` passes on; it leaves out executions without a name.
+    """Add the fields that Spark's bus passes to each ``QueryExecutionListener``; it skips executions without a name.
 
     :param duration: nanoseconds.
     """
@@ -95,7 +95,7 @@ def _tell_query_listeners(
 
 
 def _thrown(gateway: Gateway, failure: BaseException) -> JavaObject:
-    """The JVM's exception behind a failure, or one that says the same."""
+    """The JVM's exception behind a failure, or a new one with the same message."""
     thrown = throwable_behind(failure)
     if thrown is None:
         message = str(failure) or type(failure).__name__
@@ -106,7 +106,7 @@ def _thrown(gateway: Gateway, failure: BaseException) -> JavaObject:
 def _next_execution_id(gateway: Gateway) -> int:
     executions = gateway.module(_EXECUTION)
     method = executions.getClass().getDeclaredMethod("nextExecutionId", None)
-    method.setAccessible(True)  # it is private, but a number of our own would clash with Spark's
+    method.setAccessible(True)  # it is private, but our own number would clash with Spark's
     return int(method.invoke(executions, None))
 
 

@@ -1,7 +1,7 @@
-"""The table's files by the state of its log, listed on the driver by one small Spark job.
+"""Lists the table's files from the state of its log on the driver, with one small Spark job.
 
-Delta's ``filterFiles`` plans and compiles a query that parses all statistics of all columns, and gives files without
-them. For a table of some thousand files it takes less time to fetch what the log says of each, and to choose here.
+Delta's ``filterFiles`` plans and compiles a query that parses all statistics of all columns, and returns files without
+statistics. For a table of a few thousand files, fetching each file's log entry and choosing here is faster.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def list_state(gateway: Gateway, snapshot: JavaObject) -> list[str]:
-    """What the log says of each file (its ``add`` action as JSON), in no order.
+    """Each file's ``add`` action in the log, as JSON, in no particular order.
 
     :param snapshot: the table's JVM ``Snapshot``.
     """
     adds = gateway.wrap(snapshot.stateDF()).filter("add IS NOT NULL")
-    # Delta keeps the state in 50 parts, of some dozen files each: a task for each would take longer than its rows.
+    # Delta keeps the state in 50 partitions of a few dozen files each: starting a task for each would dominate.
     few_parts = adds.coalesce(gateway.default_parallelism)
     return [row[0] for row in few_parts.select(F.to_json("add")).collect()]
 
 
 def files_of(gateway: Gateway, adds: Iterable[str]) -> JavaObject:
-    """JVM sequence of ``AddFile`` of what :func:`list_state` gives, their statistics included."""
+    """JVM sequence of ``AddFile`` from the results of :func:`list_state`, including their statistics."""
     return gateway.seq_from_json(adds, "org.apache.spark.sql.delta.actions.AddFile")

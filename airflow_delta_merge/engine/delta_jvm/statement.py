@@ -18,7 +18,7 @@ from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
 ClauseAction = Literal["update", "delete", "insert"]
-#: The column with the text of a row that a reader of files can't make columns of; it is in no source.
+#: The column with the text of a row that the file reader can't parse; no source has a column of this name.
 BAD_ROW = "_delta_merge_bad_row_"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -27,12 +27,12 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 class ResolvedClause:
     """A ``WHEN`` clause after Delta's analyzer.
 
-    :param kind: when it applies.
-    :param action: what it does.
+    :param kind: the rows that it applies to.
+    :param action: the action on these rows.
     :param condition: its boolean condition over source and target, or None.
     :param values: the new row's columns in the order of the table's final schema; empty for deletes.
-    :param changes: for updates, whether each of ``values`` differs from the column it replaces.
-    :param needs_only_the_source: for updates, whether ``values`` mention no column of the target.
+    :param changes: for updates, whether each of ``values`` differs from the column that it replaces.
+    :param needs_only_the_source: for updates, whether ``values`` use no column of the target.
     """
 
     kind: ClauseKind
@@ -49,7 +49,7 @@ class Equality:
 
     :param target: a column of the target.
     :param target_name: its name.
-    :param source: a column of the source, perhaps widened; of the target's type or a wider integer type.
+    :param source: a column of the source, possibly cast; it has the target's type or a wider integer type.
     :param type: the target column's type, as Spark SQL writes it.
     :param null_safe: whether two NULLs are equal.
     """
@@ -62,7 +62,7 @@ class Equality:
 
 
 def require_expression(gateway: Gateway, text: str, what: str) -> None:
-    """Check that ``text`` is one whole SQL expression, so that it cannot end a clause and begin another.
+    """Check that ``text`` is one complete SQL expression, so that it cannot end a clause and begin another.
 
     :raises MergeConfigError: when it is not.
     """
@@ -73,7 +73,7 @@ def require_expression(gateway: Gateway, text: str, what: str) -> None:
 
 
 def require_query(gateway: Gateway, text: str) -> None:
-    """Check that ``text`` is one whole SQL statement.
+    """Check that ``text`` is one complete SQL statement.
 
     :raises MergeConfigError: when it is not.
     """
@@ -84,15 +84,15 @@ def require_query(gateway: Gateway, text: str) -> None:
 
 
 class ResolvedMerge:
-    """Delta's ``MergeIntoCommand`` for a statement, resolved with Delta's whole dialect and never executed.
+    """Delta's ``MergeIntoCommand`` for a statement, resolved with Delta's full dialect and never executed.
 
     It is the optimized command, as Spark would execute it: constants are folded, ``current_timestamp()`` is fixed.
     The plans of source and target inside it are only analysed.
 
     :param gateway: the session's JVM.
     :param statement: a MERGE statement.
-    :raises MergeConfigError: when the statement is no MERGE.
-    :raises MergeExecutionError: when its target is no Delta table.
+    :raises MergeConfigError: when the statement is not a MERGE.
+    :raises MergeExecutionError: when its target is not a Delta table.
     """
 
     def __init__(self, gateway: Gateway, statement: str) -> None:
@@ -101,7 +101,7 @@ class ResolvedMerge:
         state = gateway.session.sessionState()
         parsed = state.sqlParser().parsePlan(statement)
         skip = gateway.module("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-        #: Spark's ``QueryExecution`` of the command, whose physical plan has it, too.
+        #: Spark's ``QueryExecution`` of the command.
         self.execution: JavaObject = state.executePlan(parsed, skip)
         plan = self.execution.optimizedPlan()
         command = _find_command(plan)
@@ -109,7 +109,7 @@ class ResolvedMerge:
             raise _no_delta_merge(plan)
         if command is not plan:
             self.execution = state.executePlan(command, skip)
-        # Spark plans a copy of what it optimized, and what looks at an execution's plans finds the metrics there.
+        # Spark's physical plan holds a copy of the optimized command. Listeners look for the metrics in that copy.
         self.command: JavaObject = self.execution.executedPlan().cmd()
 
     @cached_property
@@ -135,18 +135,18 @@ class ResolvedMerge:
 
     @cached_property
     def copied_columns(self) -> list[Column]:
-        """The target row in the final schema: as it is, widened, or NULL in a column that is new."""
+        """The target row in the final schema: each column unchanged, widened, or NULL if it is new."""
         return [self._gateway.column(copied) for copied in self._copied]
 
     @cached_property
     def copied_row(self) -> Column:
-        """:attr:`copied_columns` as a struct, under the names of the final schema; one call however many there are."""
+        """:attr:`copied_columns` as a struct with the names of the final schema, in one call."""
         struct = self._gateway.module("org.apache.spark.sql.catalyst.expressions.CreateStruct")
         return self._gateway.column(struct.apply(self._copies))
 
     @cached_property
     def _copied(self) -> list[JavaObject]:
-        """What the aliases copy, as JVM expressions."""
+        """The expressions behind the aliases, as JVM objects."""
         return [copy.child() for copy in scala_list(self._copies)]
 
     @cached_property
@@ -176,14 +176,14 @@ class ResolvedMerge:
         return ResolvedClause(kind, action, column, values, changes, from_source)
 
     def _references(self, expressions: JavaObject) -> JavaObject:
-        """The attributes that a JVM sequence of expressions mentions, in one call however many there are."""
+        """The attributes that a JVM sequence of expressions uses, in one call."""
         return self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet").apply(expressions)
 
     def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
         type_ = str(condition.dataType().catalogString())
         if type_ != "boolean":
             raise MergeExecutionError(
-                f"The condition {condition.sql()} of a {kind} clause has the type {type_}, a boolean is needed.",
+                f"The condition {condition.sql()} of a {kind} clause has type {type_}. It must be a boolean.",
                 condition="CANNOT_UP_CAST_DATATYPE",
             )
         return self._gateway.column(condition)
@@ -202,7 +202,7 @@ class ResolvedMerge:
         return bool(found._1()), found._2()
 
     def source_lost_error(self) -> MergeExecutionError:
-        """Delta's error for a materialized source that got lost in each attempt, to be raised by the caller."""
+        """Delta's error for a materialized source that was lost in each attempt, for the caller to raise."""
         return from_throwable(self._gateway.delta("DeltaErrors").sourceMaterializationFailedRepeatedlyInMerge())
 
     def table_name(self) -> str:
@@ -219,10 +219,10 @@ class ResolvedMerge:
     # Source and target
 
     def refuse_null_keys(self, is_null: Column, message: str) -> None:
-        """From now on :meth:`source_frame` gives rows of which reading one with a NULL key raises an error.
+        """Make :meth:`source_frame` raise an error when a row with a NULL key is read.
 
         :param is_null: whether a row of the source has such a key.
-        :param message: the error's.
+        :param message: the error's message.
         """
         self._null_keys = is_null, message
 
@@ -233,7 +233,7 @@ class ResolvedMerge:
     def source_frame(self, also: Sequence[Column] = ()) -> DataFrame:
         """The source, narrowed to the columns that the condition and the clauses use.
 
-        :param also: what else is looked at.
+        :param also: further expressions whose columns are kept.
         """
         used = self._references(self.command.expressions())
         if also:
@@ -253,7 +253,7 @@ class ResolvedMerge:
 
     @cached_property
     def reads_whole_files(self) -> bool:
-        """Whether the source is a table or files of which every row is taken; a database's rows have no known size."""
+        """Whether the source is all rows of a table or of files; the size of a database's rows isn't known."""
         plan = self.command.source()
         while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
             plan = plan.child()
@@ -261,16 +261,16 @@ class ResolvedMerge:
 
     @cached_property
     def estimated_source_bytes(self) -> int:
-        """What Spark takes for the size of :meth:`source_frame`, often far too much.
+        """Spark's estimate of the size of :meth:`source_frame`; often far too high.
 
-        To ask it has Spark optimize the source's plan, for which a Delta table's files are chosen.
+        It makes Spark optimize the source's plan, which chooses the files of Delta tables.
         """
         return self._gateway.estimated_bytes(self.source_frame())
 
     def counting_rows(self, frame: DataFrame, metric: str) -> DataFrame:
-        """The frame, whose rows add to one of the command's SQL metrics whenever they are computed.
+        """The frame, counting its rows into one of the command's SQL metrics whenever they are computed.
 
-        As Delta's own MERGE counts; rows of a task that Spark runs again after it had ended are counted again.
+        Delta's own MERGE counts in this way. Rows of a task that Spark runs again after it finished count twice.
         """
         return frame.filter(self._gateway.column(self.command.incrementMetricAndReturnBool(metric, True)))
 
@@ -279,7 +279,7 @@ class ResolvedMerge:
         return self._gateway.data_frame(self.command.target())
 
     def refuse_void_columns(self) -> None:
-        """Refuse to add a column of NULLs without a type, where the session drops such columns when it reads.
+        """Refuse to add an untyped column of NULLs if the session drops such columns when it reads.
 
         :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
         """
@@ -291,7 +291,7 @@ class ResolvedMerge:
             raise from_throwable(self._gateway.delta("DeltaErrors").mergeAddVoidColumn(column.get()))
 
     def recache_target(self) -> None:
-        """Let cached plans that read the target be computed anew."""
+        """Invalidate cached plans that read the target, so that they are computed again."""
         session = self._gateway.session
         session.sharedState().cacheManager().recacheByPlan(session, self.command.target())
 
@@ -299,11 +299,11 @@ class ResolvedMerge:
 
     @cached_property
     def target_only_conjuncts(self) -> list[Column]:
-        """The parts of the ON condition that mention no source column."""
+        """The parts of the ON condition that use no source column."""
         return self._target_only(self._conjuncts(self.command.condition()))
 
     def conjuncts_of_every_candidate(self) -> list[Column]:
-        """Those of them that each NOT MATCHED BY SOURCE clause's condition has, too, such as the bounds of a window."""
+        """The target-only parts that all NOT MATCHED BY SOURCE conditions share, such as the bounds of a window."""
         conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
         by_clause = [self._conjuncts(each.get()) if each.isDefined() else [] for each in conditions]
         shared = [
@@ -315,7 +315,7 @@ class ResolvedMerge:
 
     @cached_property
     def target_only_clause_conjuncts(self) -> list[list[Column]]:
-        """The same parts of each matched clause's condition, clause by clause."""
+        """The target-only parts of each matched clause's condition, clause by clause."""
         conditions = [clause.condition() for clause in scala_list(self.command.matchedClauses())]
         return [
             self._target_only(self._conjuncts(condition.get())) if condition.isDefined() else []
@@ -339,9 +339,9 @@ class ResolvedMerge:
         return [(each.left(), each.right(), name) for each, name in named if name in ("EqualTo", "EqualNullSafe")]
 
     def may_change(self, columns: Sequence[str]) -> bool:
-        """Whether an update may give one of these columns a value that is neither the old one nor said to equal it.
+        """Whether an update may change one of these columns to a value that ON does not say to equal the old one.
 
-        :param columns: of the table's final schema.
+        :param columns: columns of the table's final schema.
         """
         if not columns:  # most tables have no partitions
             return False
@@ -355,7 +355,7 @@ class ResolvedMerge:
         return False
 
     def _equal_to(self, column: JavaObject) -> list[JavaObject]:
-        """The column, and what the ON condition says to equal it."""
+        """The column, and the expressions that equal it according to the ON condition."""
         pairs = [pair for left, right, _ in self._equated for pair in ((left, right), (right, left))]
         return [column, *(other for one, other in pairs if one.semanticEquals(column))]
 
@@ -381,7 +381,7 @@ class ResolvedMerge:
     def _is_plain_source_column(self, expression: JavaObject) -> bool:
         """Whether the expression is a source column or a safe cast of one.
 
-        Anything else may raise an error on rows that the rest of the condition would have kept it from.
+        Anything else may raise an error on rows that the rest of the condition excludes.
         """
         if _class_name(expression) == "Cast":
             casts = self._gateway.module("org.apache.spark.sql.catalyst.expressions.Cast")
@@ -392,7 +392,7 @@ class ResolvedMerge:
         return is_attribute and bool(self.command.source().outputSet().contains(expression))
 
     def _plain_target_column(self, expression: JavaObject) -> JavaObject | None:
-        """The target's attribute if the expression is one, or widens one from an integer type to another."""
+        """The target's attribute if the expression is one, or widens one to a larger integer type."""
         if _class_name(expression) == "Cast":
             child = expression.child()
             types = child.dataType().catalogString(), expression.dataType().catalogString()
@@ -408,15 +408,15 @@ def _class_name(node: JavaObject) -> str:
 
 
 def _is_for_bad_rows(plan: JavaObject) -> bool:
-    """Whether this is the filter that leaves bad rows out, of which there are few or none."""
+    """Whether this is the filter that drops bad rows, which drops few rows or none."""
     return _class_name(plan) == "Filter" and BAD_ROW in str(plan.condition().toString())
 
 
 def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
     if _class_name(plan) != "MergeIntoTable":
-        return MergeConfigError(f"The statement is no MERGE; it was read as {plan.nodeName()}.")
+        return MergeConfigError(f"The statement is not a MERGE; Spark parsed it as {plan.nodeName()}.")
     return MergeExecutionError(
-        f"The target is no Delta table but {plan.targetTable().nodeName()}: MERGE needs a Delta table, or a view "
+        f"The target is not a Delta table but {plan.targetTable().nodeName()}. MERGE needs a Delta table, or a view "
         "that is a plain SELECT * of one.",
         condition="UNSUPPORTED_FEATURE.TABLE_OPERATION",
         sql_state="0A000",

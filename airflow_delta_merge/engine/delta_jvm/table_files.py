@@ -1,4 +1,4 @@
-"""The target's files as a transaction reads them: which there are, what is known of them, and which are chosen."""
+"""The target's files as a transaction reads them: their list, their statistics, and which of them are chosen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
-#: Files whose log entries the driver fetches at most: 0.1 s for 1,000.
+#: Maximum number of files whose log entries the driver fetches: 0.1 s per 1,000.
 _MOST_LISTED = 2_000
-#: To hand what the log says of files to the JVM takes longer than Delta's job from so many characters on.
+#: From this many characters on, passing log entries to the JVM takes longer than Delta's job.
 _MOST_CHARACTERS = 400_000
 
 
@@ -31,7 +31,7 @@ class TableFiles:
     :param gateway: the session's JVM.
     :param statement: the merge into the table.
     :param transaction: Delta's transaction.
-    :param checksum: what its version's checksum file has.
+    :param checksum: the checksum file of its version.
     :param may_list: whether all files may be listed here, if they are not too many.
     """
 
@@ -62,7 +62,7 @@ class TableFiles:
         return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
 
     def num_rows(self) -> int:
-        """Rows of the whole table as the transaction reads it; to have asked makes no other commit a conflict."""
+        """Rows of the whole table as the transaction reads it. Asking doesn't cause conflicts with other commits."""
         rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
         return rows if rows is not None else self._gateway.data_frame(self._command.target()).count()
 
@@ -79,14 +79,14 @@ class TableFiles:
         )
 
     def of_adds(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
-        """JVM sequence of ``AddFile`` for add actions as the log has them."""
+        """JVM sequence of ``AddFile`` for add actions in their log form."""
         return files_of(self._gateway, map(json.dumps, adds))
 
     @raises_merge_errors
     def filter(self, predicates: Iterable[Column]) -> FileSet:
         """The files that may hold rows of the target for which all predicates are true; they count as read.
 
-        :raises MergeExecutionError: when a partition's value is a text that is no value of its type.
+        :raises MergeExecutionError: when a partition's value is an invalid text for its type.
         """
         return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
 
@@ -103,8 +103,8 @@ class TableFiles:
     def _listed_files(self) -> FileSet | None:
         """All files of the table, if they are few.
 
-        Delta lists the files of a small table in its version's checksum file: taken from there, nothing of the log
-        has to be replayed by Spark.
+        Delta lists the files of a small table in its version's checksum file. With that list, Spark need not replay
+        the log.
         """
         listed = self._checksum.listed("allFiles")
         if listed is None:
@@ -122,8 +122,8 @@ class TableFiles:
 
     @cached_property
     def _listed_state(self) -> list[tuple[str, dict[str, Any]]] | None:
-        """What the log says of each file, as JSON and read, if they are few enough and all of it can be read; those of
-        the checksum file need no such list."""
+        """Each file's log entry, as JSON and parsed; None if there are too many, one is unreadable, or a checksum file
+        already lists them."""
         if self._listed_files is not None or self.table_size[0] > self._most_listed:
             return None
         listed = [(text, json.loads(text)) for text in list_state(self._gateway, self._transaction.snapshot())]
@@ -131,10 +131,9 @@ class TableFiles:
 
     @cached_property
     def listed_statistics(self) -> list[dict[str, Any]] | None:
-        """What Delta's statistics tell of each file, nothing where there are none; None when the table has many.
+        """Delta's statistics of each file, empty for files without any; None if the table has too many files.
 
-        Columns that the table is partitioned by are told of in the same way. None, too, where the session doesn't want
-        files to be left out by statistics.
+        They include partition columns. Also None if the session turns data skipping off.
         """
         if not self._gateway.flag("spark.databricks.delta.stats.skipping"):
             return None
@@ -150,16 +149,16 @@ class TableFiles:
         return [statistics_of(add, partitioned_by) for add in adds]
 
     def listed_at(self, positions: Sequence[int], predicates: Iterable[Column]) -> FileSet | None:
-        """Those of the files that :attr:`listed_statistics` tells of; None when :meth:`filter` finds them sooner.
+        """The files at these positions of :attr:`listed_statistics`; None if :meth:`filter` is faster.
 
-        They count as read, and so does what others may add to the partitions for which the predicates are true.
+        They count as read, and so do files that other writers add to the partitions for which the predicates are true.
 
-        :param positions: which of them.
-        :param predicates: predicates over columns that the table is partitioned by, none for the whole table.
+        :param positions: the positions.
+        :param predicates: predicates over partition columns; none for the whole table.
         """
         files = self._listed_files
         if files is None:
-            assert self._listed_state is not None, "listed_statistics is there only if they are listed"
+            assert self._listed_state is not None, "listed_statistics exists only if the files are listed"
             adds = [self._listed_state[position][0] for position in positions]
             if sum(map(len, adds)) > _MOST_CHARACTERS:
                 return None
@@ -175,23 +174,23 @@ class TableFiles:
         return files
 
     def physical_name(self, column: str) -> str | None:
-        """The name by which files and statistics know a column; None if the table has none of that very name."""
+        """A column's name in files and statistics; None if the table has no column of exactly this name."""
         schema = self._transaction.metadata().schema()
         if schema.getFieldIndex(column).isEmpty():
             return None
         return str(self._gateway.delta("DeltaColumnMapping").getPhysicalName(schema.apply(column)))
 
     def select(self, candidates: FileSet, paths: Sequence[str]) -> FileSet:
-        """Those of ``candidates`` whose encoded paths are given."""
+        """The files of ``candidates`` with these encoded paths."""
         data_path, by_name = self._transaction.deltaLog().dataPath(), self.by_name(candidates)
         chosen = (self._command.getTouchedFile(data_path, path, by_name) for path in paths)
         return self.file_set(self._gateway.seq(chosen))
 
     def by_name(self, files: FileSet) -> JavaObject:
-        """JVM map of the files by their absolute paths, by which Delta's commands look them up."""
+        """JVM map of the files by their absolute paths, for lookups in Delta's commands."""
         return self._command.generateCandidateFileMap(self._transaction.deltaLog().dataPath(), files.files)
 
     @property
     def with_statistics(self) -> JavaObject | None:
-        """JVM sequence of files with their statistics, those that were chosen among them; None if none are listed."""
+        """JVM sequence of files with their statistics, including the chosen ones; None if files are not listed."""
         return self._chosen_of_state if self._listed_files is None else self._listed_files.files

@@ -1,4 +1,4 @@
-"""The table's metadata as a transaction sees it, and what it says of columns and their statistics."""
+"""The table's metadata as a transaction sees it, and its settings for columns and their statistics."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
 
 
 def metadata_of(transaction: JavaObject) -> dict[str, Any]:
-    """The table's metadata as the log has it."""
+    """The table's metadata in its log form."""
     metadata: dict[str, Any] = json.loads(transaction.metadata().json())["metaData"]
     return metadata
 
 
 def prefix_length_of(gateway: Gateway, configuration: dict[str, str]) -> int:
-    """How many characters of a long text Delta keeps as a bound."""
+    """Number of characters of a long text that Delta keeps as a bound."""
     return int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
 
 
 def physical_name_of(field: dict[str, Any]) -> str:
-    """The name by which files know a field of a schema."""
+    """A schema field's name in data files."""
     return str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
 
 

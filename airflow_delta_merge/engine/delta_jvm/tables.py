@@ -1,4 +1,4 @@
-"""Tables from outside a transaction: whether one is there, and columns as SQL writes them."""
+"""Tables outside a transaction: whether one exists, and columns as SQL writes them."""
 
 from __future__ import annotations
 
@@ -21,29 +21,32 @@ def analysed_plan(frame: DataFrame) -> JavaObject:
 
 
 def columns_of(frame: DataFrame) -> str:
-    """A frame's columns as SQL, all of which may be NULL."""
+    """A frame's columns as SQL, all nullable."""
     return str(jdf(frame).schema().asNullable().toDDL())
 
 
 def columns_from(gateway: Gateway, text: str) -> str:
-    """Columns given as SQL, parsed and written again, so that they are columns and nothing else.
+    """Columns given as SQL, parsed and written again, so that they can't contain anything else.
 
-    :raises MergeConfigError: when they are not.
+    :raises MergeConfigError: when they can't be parsed as columns.
     """
     try:
         return str(gateway.module("org.apache.spark.sql.types.StructType").fromDDL(text).toDDL())
     except PySparkException as error:
-        raise MergeConfigError(f"The columns {text!r} in create_table are no columns: {first_line(error)}") from error
+        raise MergeConfigError(
+            f"The columns {text!r} in create_table are not valid: {first_line(error)} Write them as in CREATE TABLE, "
+            "e.g. 'id BIGINT, name STRING'."
+        ) from error
 
 
 def is_of_type(gateway: Gateway, frame: DataFrame, text: str) -> bool:
-    """Whether a frame's only column has a type given as SQL; fields' names in any case, NULLs allowed or not.
+    """Whether a frame's only column has a type given as SQL, ignoring the case of field names and nullability.
 
-    :raises MergeConfigError: when the text is no type.
+    :raises MergeConfigError: when the text is not a type.
     """
     try:
         wanted = gateway.session.sessionState().sqlParser().parseDataType(text)
     except PySparkException as error:
-        raise MergeConfigError(f"The type {text!r} in expect_source is no type: {first_line(error)}") from error
+        raise MergeConfigError(f"The type {text!r} in expect_source is not valid: {first_line(error)}") from error
     types = gateway.module("org.apache.spark.sql.types.DataType")
     return bool(types.equalsIgnoreCaseAndNullability(jdf(frame).schema().head().dataType(), wanted))

@@ -1,4 +1,4 @@
-"""Reading data files of the target, with positions and tracking columns of their rows."""
+"""Reads data files of the target, with positions and tracking columns of their rows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class FileSet:
     """Data files of the table, as a JVM sequence of ``AddFile``, with their totals.
 
     :param files: the JVM sequence.
-    :param count: how many files.
+    :param count: number of files.
     :param num_bytes: their size.
-    :param partitions: distinct partition values among them; 0 for an unpartitioned table.
-    :param num_rows: their logical rows, None when a file has no statistics.
+    :param partitions: number of distinct partition values; 0 for an unpartitioned table.
+    :param num_rows: number of logical rows; None if a file has no statistics.
     """
 
     files: JavaObject
@@ -38,11 +38,11 @@ class FileSet:
 
 @dataclass(frozen=True)
 class TrackingColumn:
-    """A column by which a table with row tracking knows its rows.
+    """A row tracking column.
 
     :param name: its physical name.
     :param column: its value for a row of the target.
-    :param changes_with_row: whether an update makes it void (the commit version) or leaves it (the row id).
+    :param changes_with_row: whether an update clears it (the commit version) or keeps it (the row id).
     :param metadata: JVM metadata that marks it for the writer.
     """
 
@@ -73,15 +73,15 @@ class TargetScan:
 
     @cached_property
     def has_stable_positions(self) -> bool:
-        """Whether a row's position is the same in each read; a column named ``_metadata`` hides it from Spark."""
+        """Whether Spark can read a row's position, the same in each read. A column named ``_metadata`` hides it."""
         names = self._gateway.as_json(self._command.target().schema().fieldNames())
         return "_metadata" not in map(str.lower, names)
 
     def frame(self, files: FileSet, *, most_tasks: int | None = None, reads_all_rows: bool = False) -> DataFrame:
         """The target restricted to ``files``, with the attributes that the statement's expressions refer to.
 
-        :param most_tasks: how many tasks, at most, shall read them; None for as many as Spark makes of their size.
-        :param reads_all_rows: whether Spark shall leave out no rows by the statistics in Parquet's footers.
+        :param most_tasks: maximum number of tasks that read them; None for Spark's own number.
+        :param reads_all_rows: whether to turn off Parquet filter pushdown, so that footer statistics skip no rows.
         """
         utils = self._gateway.delta("DeltaTableUtils")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=False, reads_all_rows=reads_all_rows)
@@ -103,13 +103,13 @@ class TargetScan:
         The number is ``monotonically_increasing_id``, unique in this read. The index is the same in each read.
 
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
-        knows deletion vectors; that only makes the column visible.
+        supports deletion vectors; that only makes the column visible.
 
-        :param path: the path's name. It isn't taken from the relation's metadata, as the index is: of a struct from
-            which two fields are used Spark makes one for each row that is read, one field it takes where it is used.
-        :param row_index: the index's name.
-        :param row_number: the number's name.
-        :param indexed: whether the index is wanted, which the reader has to count; without it, or without
+        :param path: name of the path column. Unlike the index, it isn't read from the relation's metadata struct: with
+            two fields in use, Spark builds the struct for every row; with one, it reads the field directly.
+        :param row_index: name of the index column.
+        :param row_number: name of the number column.
+        :param indexed: whether to read the index, which costs the reader time. If not, or without
             :attr:`has_stable_positions`, it is NULL.
         :param where: predicates that the rows must fulfil.
         :param most_tasks: see :meth:`frame`.
@@ -121,7 +121,7 @@ class TargetScan:
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
         scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
-        # The relation's own metadata struct comes last, whatever columns users have named `_metadata`.
+        # The relation's own metadata struct comes last, even if a user column is named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
         return _filtered(self._gateway.wrap(scan), where).select(
             "*", file_name, metadata.getField("row_index").alias(row_index), number
@@ -141,9 +141,9 @@ class TargetScan:
     def _plan(
         self, files: FileSet, *, most_tasks: int | None, with_row_index: bool, reads_all_rows: bool = False
     ) -> JavaObject:
-        """The target's plan, its relation such that it reads ``files`` as it should.
+        """The target's plan, with a relation that is configured to read ``files``.
 
-        Spark asks the relation's session when the frame is executed, so each frame gets one of its own.
+        Spark reads settings from the relation's session when the frame is executed, so each frame gets its own session.
         """
         plan, settings = self._command.target(), self._settings_to_read_evenly(files, most_tasks)
         if reads_all_rows:
@@ -154,10 +154,10 @@ class TargetScan:
         return self._with_relation(plan, session=session, with_row_index=with_row_index)
 
     def _settings_to_read_evenly(self, files: FileSet, most_tasks: int | None) -> dict[str, str]:
-        """What makes Spark read in the tasks that are wanted; nothing where it does so anyway.
+        """Settings that make Spark read in the wanted number of tasks; empty if it does so anyway.
 
-        To coalesce the rows' partitions would do for fewer tasks, but breaks the code that Spark generates in two,
-        between which each row is built in memory, its file's path included.
+        ``coalesce`` would also reduce the tasks, but splits Spark's generated code in two, so that each row, including
+        its file's path, is materialized in between.
         """
         conf = self._gateway.sql_conf
         per_task = split_bytes(
@@ -180,8 +180,8 @@ class TargetScan:
             return self._with_relation(plan.child(), session=session, with_row_index=with_row_index)
         relation = plan.relation()
         file_format = relation.fileFormat()
-        # By its constructor: Delta's file formats are equal whatever their protocols, so Spark's own ways to
-        # change a plan would keep the old one.
+        # Uses the constructor: Delta's file formats compare as equal despite different protocols, so Spark's own plan
+        # transformations would keep the old one.
         changed = self._gateway.java_class("org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
             relation.location(),
             relation.partitionSchema(),
@@ -202,7 +202,7 @@ class TargetScan:
     def with_row_tracking(self, frame: DataFrame) -> tuple[DataFrame, list[TrackingColumn]]:
         """Rows of the target with their stable row ids and commit versions, if the table tracks them.
 
-        :return: the frame with up to two further columns, and what they are.
+        :return: the frame with up to two more columns, and these columns.
         """
         if not self.tracks_rows:
             return frame, []
@@ -219,7 +219,7 @@ class TargetScan:
         return self._gateway.wrap(preserved), columns
 
     def marked_as_tracking(self, rows: DataFrame, tracking: Iterable[TrackingColumn]) -> DataFrame:
-        """Rows whose columns of these names have the metadata by which Delta knows row tracking columns."""
+        """The rows, with the metadata that marks these columns as row tracking columns for Delta."""
         for column in tracking:
             rows = self._gateway.wrap(jdf(rows).withMetadata(column.name, column.metadata))
         return rows

@@ -1,4 +1,4 @@
-"""Delta's transaction on the target: what the table is like, what is written into it, and its commit."""
+"""Delta's transaction on the target: the table's properties, writes and the commit."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class WrittenFiles:
 
     :param actions: JVM sequence of the file actions that add them.
     :param added: the data files among them.
-    :param num_change_files: how many change files.
-    :param change_bytes: bytes of these.
+    :param num_change_files: number of change files.
+    :param change_bytes: their size.
     """
 
     actions: JavaObject
@@ -59,11 +59,11 @@ class WrittenFiles:
 class MergeTransaction:
     """An ``OptimisticTransaction`` on the target, active on this thread until :meth:`close`.
 
-    Being active pins the snapshot of the target for whatever else the merge reads.
+    While it is active, all other reads of the merge use the same snapshot of the target.
 
     :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
-    :param use_checksum: whether the version's checksum file may be asked for what it has, which the log has too.
+    :param use_checksum: whether to use the version's checksum file, which repeats information from the log.
     :param list_files: whether all files may be listed on the driver, if they are not too many.
     :ivar files: the target's files.
     :ivar target: reads them.
@@ -89,9 +89,9 @@ class MergeTransaction:
         return int(self._transaction.readVersion())
 
     def require_one_writer_each(self) -> None:
-        """Make sure that the table's store holds each commit to one writer.
+        """Check that the table's store lets only one writer make each commit.
 
-        :raises MergeExecutionError: when it does not; it says what to do.
+        :raises MergeExecutionError: when it does not; the message says what to do.
         """
         require_one_writer_each(self._gateway, self._transaction.deltaLog())
 
@@ -100,15 +100,15 @@ class MergeTransaction:
         return bool(self._command.hasBeenExecuted(self._transaction, self._gateway.session, self._gateway.none))
 
     def generation(self, application_id: str) -> int | None:
-        """The version that the application last committed to the table, if it did.
+        """The version that the application last committed to the table, if any.
 
-        To have asked makes another commit of that application meanwhile a conflict.
+        Asking makes a concurrent commit of that application a conflict.
         """
         listed = self._checksum.listed("setTransactions")
         if listed is None:
             generation = int(self._transaction.txnVersion(application_id))
             return None if generation < 0 else generation
-        # As Delta's txnVersion does; but the checksum file spares replaying the log.
+        # Like Delta's txnVersion, but the checksum file saves replaying the log.
         versions.add_to_buffer(self._gateway, self._transaction.readTxn(), application_id)
         committed = (each for each in scala_list(listed) if each.appId() == application_id)
         return next((int(each.version()) for each in committed), None)
@@ -118,7 +118,7 @@ class MergeTransaction:
         return user_metadata_backwards(self._transaction, self._gateway)
 
     def prepare(self) -> None:
-        """Check that the table is as it was analysed, and let its schema and identity columns move on.
+        """Check that the table hasn't changed since analysis, and update its schema and identity columns.
 
         :raises MergeExecutionError: when the schema changed since analysis.
         """
@@ -142,7 +142,7 @@ class MergeTransaction:
         self._command.checkIdentityColumnHighWaterMarks(self._transaction)
         self._transaction.setTrackHighWaterMarks(self._command.trackHighWaterMarks())
 
-    # What the table is like
+    # Properties of the table
 
     @cached_property
     def partition_columns(self) -> list[str]:
@@ -155,7 +155,7 @@ class MergeTransaction:
 
     @cached_property
     def is_in_utc(self) -> bool:
-        """Whether moments that name no zone are taken for UTC."""
+        """Whether timestamps without a time zone are in UTC."""
         return self._gateway.conf("spark.sql.session.timeZone").upper() in _UTC
 
     @cached_property
@@ -165,9 +165,9 @@ class MergeTransaction:
 
     @cached_property
     def writes_deletion_vectors(self) -> bool:
-        """Whether rows are marked as deleted instead of files rewritten: the table and the session allow it.
+        """Whether to mark rows as deleted instead of rewriting files: the table and the session must allow it.
 
-        Files are rewritten, too, where it can't be told which row of a file is to be marked.
+        If rows have no stable positions to mark, files are rewritten, too.
         """
         session = self._gateway.session
         allowed = bool(self._command.shouldWritePersistentDeletionVectors(session, self._transaction))
@@ -181,15 +181,15 @@ class MergeTransaction:
 
     @cached_property
     def generates_identity(self) -> bool:
-        """Whether the rows get values of identity columns while they are written."""
+        """Whether rows get identity values while they are written."""
         return bool(self._command.trackHighWaterMarks().nonEmpty())
 
     # Writing
 
     def write_files(self, rows: DataFrame, *, texts_by_footers: bool) -> JavaObject:
-        """Write rows as new files by Delta's own writer; JVM sequence of file actions.
+        """Write rows as new files with Delta's own writer. Returns a JVM sequence of file actions.
 
-        :param texts_by_footers: whether statistics of text columns shall be read from the new files' footers.
+        :param texts_by_footers: whether to read statistics of text columns from the new files' footers.
         """
         texts = self._written_texts if texts_by_footers else None
         if texts is None:
@@ -203,7 +203,7 @@ class MergeTransaction:
 
     @property
     def share_of_texts(self) -> float:
-        """How many of the table's columns are text columns whose statistics footers can tell, from 0 to 1."""
+        """Share of the table's columns (0 to 1) that are text columns with statistics in footers."""
         return self._written_texts.share if self._written_texts else 0.0
 
     @cached_property
@@ -216,22 +216,22 @@ class MergeTransaction:
         if self.writes_deletion_vectors:
             return "rows are marked by deletion vectors"
         if self.target.tracks_rows:
-            return "the table tracks its rows"
+            return "the table has row tracking"
         if not self.target.has_stable_positions:
-            return "a column named _metadata hides where rows are"
+            return "a column named _metadata hides the rows' positions"
         if self.optimizes_write:
             return "Delta's optimized write arranges the files"
         return reason_against_copies(self._gateway, self._transaction)
 
     @cached_property
     def copy_terms(self) -> CopyTerms:
-        """How files are copied."""
+        """The terms for copying files."""
         return terms_of_copies(self._gateway, self._transaction)
 
     def add_copies(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
-        """Register copies of the table's files as written; JVM sequence of the actions that add them.
+        """Register copies of the table's files as written. Returns a JVM sequence of the actions that add them.
 
-        :param adds: their add actions, as the log has them.
+        :param adds: their add actions in log form.
         """
         actions = self.files.of_adds(adds)
         self._written.append(actions)
@@ -240,7 +240,7 @@ class MergeTransaction:
     def merge_by_builtin(self, attempt: int) -> tuple[FileSet, JavaObject, JavaObject]:
         """Let Delta's own merge find and write the changes; see :mod:`~airflow_delta_merge.engine.delta_jvm.builtin`.
 
-        :return: the touched files; JVM sequences of actions: of files that were written, and of all to be committed.
+        :return: the touched files, and JVM sequences of the actions of written files and of all actions to commit.
         """
         touched, written, marked = find_and_write_changes(
             self._gateway, self._command, self._transaction, attempt=attempt
@@ -251,9 +251,9 @@ class MergeTransaction:
         return files, written, self._gateway.concat(written, gone)
 
     def discard(self, written: JavaObject) -> None:
-        """Delete files that were written and shall not be committed.
+        """Delete written files that will not be committed.
 
-        :param written: what :meth:`write_files` gave, or :meth:`merge_by_builtin` as written.
+        :param written: the actions from :meth:`write_files`, or the written ones from :meth:`merge_by_builtin`.
         """
         if written.isEmpty():
             return
@@ -261,7 +261,7 @@ class MergeTransaction:
         delete_files(self._gateway, self._transaction, written)
 
     def written_files(self, actions: JavaObject) -> WrittenFiles:
-        """What :meth:`write_files` wrote, by its actions."""
+        """The files that :meth:`write_files` wrote, from its actions."""
         if not self.writes_change_data:
             return WrittenFiles(actions, self.files.file_set(actions))
         by_class: dict[str, list[JavaObject]] = {"AddFile": [], "AddCDCFile": []}
@@ -272,7 +272,7 @@ class MergeTransaction:
         return WrittenFiles(actions, added, len(change_files), sum(int(file.size()) for file in change_files))
 
     def remove_actions(self, files: FileSet) -> JavaObject:
-        """Actions that remove the files from the table, in a few calls however many there are."""
+        """Actions that remove the files from the table, in a few calls regardless of their number."""
         gateway, log = self._gateway, self._transaction.deltaLog()
         paths = (json.dumps(file["path"]) for file in gateway.as_json(files.files))
         of_files = gateway.seq_from_json(paths, "java.lang.String")
@@ -283,8 +283,8 @@ class MergeTransaction:
         """Write deletion vectors that mark ``rows`` in ``files``, on top of those the files have.
 
         :param rows: columns ``path`` (encoded URI) and ``row_index`` (long); a row may appear more than once.
-        :return: the file actions, Delta's counts of deletion vectors and removed files, and the files of which no
-            row is left.
+        :return: the file actions, Delta's counts of deletion vectors and removed files, and the files without
+            remaining rows.
         """
         gateway, transaction = self._gateway, self._transaction
         helper = gateway.delta("commands.DMLWithDeletionVectorsHelper")
@@ -307,7 +307,7 @@ class MergeTransaction:
 
     @property
     def session_user_metadata(self) -> str | None:
-        """The ``userMetadata`` that the session asks for."""
+        """The session's ``userMetadata`` for commits."""
         return session_user_metadata(self._gateway)
 
     def commit(
@@ -320,10 +320,10 @@ class MergeTransaction:
         """Commit as operation MERGE with the statement's predicates and metrics, as Delta's own command does.
 
         :param actions: JVM sequence of file actions.
-        :param application: application id and version to be kept with what is committed.
+        :param application: application id and version to record in the commit.
         :param user_metadata: the commit's ``userMetadata``; by default the session's.
-        :return: the committed version; None when there was nothing to commit.
-        :raises MergeConflictError: when another writer's commit got in the way; what this transaction wrote is deleted.
+        :return: the committed version; None if there was nothing to commit.
+        :raises MergeConflictError: when another writer's commit conflicts; this transaction's files are deleted.
         """
         gateway, command, transaction = self._gateway, self._command, self._transaction
         operation = self._operation()
@@ -353,8 +353,8 @@ class MergeTransaction:
         """Record Delta's event ``delta.dml.merge.stats`` with the statement's metrics.
 
         :param version: the committed version.
-        :param materialization_reason: Delta's reason to materialize the source, or not to.
-        :param attempt: how often the source had to be materialized.
+        :param materialization_reason: Delta's reason to materialize the source or not.
+        :param attempt: number of times the source was materialized.
         """
         gateway, command = self._gateway, self._command
         committed = gateway.some_long(version) if version is not None else gateway.none
@@ -372,45 +372,46 @@ class MergeTransaction:
         return not self._transaction.metadata().equals(self._transaction.snapshot().metadata())
 
     def _version_after_all(self, error: Exception) -> int | None:
-        """The version of a commit of which the storage told an error, if the log has it."""
+        """The version of a commit for which the storage reported an error, if the log has it."""
         if not is_storage_error(error):
             return None
         try:
             version = landed_version(self._gateway, self._transaction)
-        except Exception:  # the storage is still away: its first error tells most
+        except Exception:  # the storage is still unavailable: its first error says most
             return None
         if version is not None:
             _log.warning(
-                "The storage told an error, but the commit is in the log as version %s.", version, exc_info=error
+                "The storage reported an error, but the commit is in the log as version %s.", version, exc_info=error
             )
         return version
 
     def _resolve_conflict(self, error: Exception) -> int:
-        """The version that was committed after all; else clean up and raise."""
+        """The version, if this transaction did commit; otherwise clean up and raise."""
         version = landed_version(self._gateway, self._transaction)
         if version is not None:
             return version
         raise self._given_up(merge_error(error)) from error
 
     def _read_back(self, version: int) -> int:
-        """The version, if an object store has it from this transaction as it told; else clean up and raise."""
+        """The version, if the object store really has this transaction's commit; otherwise clean up and raise."""
         gateway, log = self._gateway, self._transaction.deltaLog()
         if not is_object_store(log) or landed_version(gateway, self._transaction) == version:
             return version
-        gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it believes in the commit
+        gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it has the lost commit cached
         raise self._given_up(
             MergeExecutionError(
-                f"The store told that version {version} of {log.dataPath()} was written, but has another writer's."
+                f"The store reported that version {version} of {log.dataPath()} was written, but it has another "
+                "writer's version."
             )
         )
 
-    def _given_up(self, told: MergeExecutionError) -> MergeConflictError:
-        """The error of a conflict, after what was written is deleted."""
+    def _given_up(self, conflict: MergeExecutionError) -> MergeConflictError:
+        """Delete the written files and return the conflict's error."""
         deleted = sum(delete_files(self._gateway, self._transaction, written) for written in self._written)
         return MergeConflictError(
-            f"{told} The {deleted} files that this attempt wrote were never part of the table and are deleted.",
-            condition=told.condition,
-            sql_state=told.sql_state,
+            f"{conflict} The {deleted} files that this attempt wrote were never part of the table and were deleted.",
+            condition=conflict.condition,
+            sql_state=conflict.sql_state,
         )
 
     def _operation(self) -> JavaObject:
@@ -421,6 +422,6 @@ class MergeTransaction:
         return gateway.delta("DeltaOperations$Merge").apply(gateway.some(command.condition()), *predicates)
 
     def multiple_matches_error(self) -> MergeExecutionError:
-        """Delta's error for several source rows that match one target row, to be raised by the caller."""
+        """Delta's error for several source rows that match one target row, for the caller to raise."""
         errors = self._gateway.delta("DeltaErrors")
         return from_throwable(errors.multipleSourceRowMatchingTargetRowInMergeException(self._gateway.session))

@@ -1,7 +1,7 @@
 """Records Delta's usage events for each step, as Delta's own MERGE does, for platforms that replace its logging.
 
-Open-source Delta writes these events nowhere. They reach its ``Log4jUsageLogger`` while something tracks it, and
-platforms that replace the class.
+Open-source Delta does not write these events. They reach its ``Log4jUsageLogger`` while something tracks it, and
+platforms that replace that class.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _log = logging.getLogger(__name__)
 
 _MERGE = "delta.dml.merge"
 
-#: What Java says of a full disk.
+#: Java's message for a full disk.
 _FULL_DISK = "java.io.IOException: No space left on device"
 
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """An event that cannot be recorded is no reason to fail, or to hide the failure that it tells of."""
+    """Ignore errors inside: an event that can't be recorded must not fail the merge or hide its failure."""
     try:
         yield
     except Exception:
-        _log.warning("One of Delta's usage events could not be recorded; the merge goes on.", exc_info=True)
+        _log.warning("One of Delta's usage events could not be recorded. The merge continues.", exc_info=True)
 
 
 @contextmanager
 def recorded_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep | None = None) -> Iterator[None]:
-    """Record Delta's operation for what is done inside, when it ends or fails.
+    """Record Delta's operation for the work inside, when it ends or fails.
 
     :param step: a step of the merge; None for the merge as a whole.
     """
@@ -56,7 +56,7 @@ def recorded_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeSt
 
 
 def record_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep | None = None) -> None:
-    """Record Delta's operation for what is over; the event has no duration, in open-source Delta of its own, too."""
+    """Record Delta's operation for finished work. The event has no duration; open-source Delta's have none either."""
     command = statement.command
     with _harmless():
         command.recordDeltaOperation(
@@ -70,12 +70,12 @@ def record_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep
 def record_source_error(
     gateway: Gateway, statement: ResolvedMerge, error: BaseException, *, is_lost: bool, attempt: int, storage_level: str
 ) -> None:
-    """Record what may come of keeping the source: that parts of it got lost in each attempt, or that a disk was full.
+    """Record a failure to keep the source: parts of it were lost in each attempt, or a disk was full.
 
-    :param error: why the attempt failed; nothing is recorded if that is neither.
-    :param is_lost: whether it says that parts of the source got lost.
+    :param error: why the attempt failed; any other error is not recorded.
+    :param is_lost: whether the error says that parts of the source were lost.
     :param attempt: the attempt's number, from 1.
-    :param storage_level: where the source was kept, as Spark names it.
+    :param storage_level: the source's storage level, as Spark names it.
     """
     command, merge = statement.command, "org.apache.spark.sql.delta.commands.merge"
     with _harmless():
@@ -94,7 +94,7 @@ def record_source_error(
 
 
 def _is_disk_full(gateway: Gateway, error: BaseException) -> bool:
-    """Whether Spark says so, as Delta looks for it."""
+    """Whether Spark reports a full disk, by the same test as Delta's."""
     of_spark = gateway.java_class("org.apache.spark.SparkException")._java_lang_class
     cause = throwable_behind(error)
     while cause is not None:
@@ -105,7 +105,7 @@ def _is_disk_full(gateway: Gateway, error: BaseException) -> bool:
 
 
 def _nothing(gateway: Gateway) -> JavaObject:
-    """A Scala function that does nothing: Delta records an operation around one."""
+    """A Scala function that does nothing: Delta's API records an operation around a function."""
     object_class = gateway.java_class("java.lang.Object")._java_lang_class
     function_class = gateway.java_class("scala.Function0")._java_lang_class
     null = gateway.java_class("java.lang.invoke.MethodHandles").constant(object_class, None)

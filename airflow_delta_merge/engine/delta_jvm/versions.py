@@ -1,8 +1,8 @@
-"""What differs between the versions of Spark and Delta that the engine runs on, and which those are.
+"""The supported versions of Spark and Delta, and the differences between them.
 
-Each function here is one difference, named for what it does; the rest of the engine is the same on all of them. What
-was compared: the signatures in the jars, the sources of Delta's merge, and what the merges of ``make test-versions``
-leave behind.
+Each function here is one difference, named for what it does; the rest of the engine is the same for all versions. The
+versions were compared by the signatures in the jars, the sources of Delta's merge, and the results of the merges in
+``make test-versions``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyspark
 try:
     from pyspark.sql.classic.column import Column as ClassicColumn
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-except ImportError:  # until Spark 4 there were no others
+except ImportError:  # before Spark 4 all classes were classic
     from pyspark.sql import Column as ClassicColumn  # type: ignore[assignment]
     from pyspark.sql import DataFrame as ClassicDataFrame  # type: ignore[assignment]
 
@@ -38,19 +38,19 @@ TRIED = {
     (4, 2): ((4, 4),),
 }
 
-#: For which Spark Delta was made while there was but one.
+#: The Spark version for which each Delta was built, before Delta supported several.
 _SPARK_OF_DELTA = {(3, 2): (3, 5), (3, 3): (3, 5), (4, 0): (4, 0)}
 
-#: Metrics of a merge that not every version has.
+#: Metrics of a merge that some versions lack.
 NOT_EVERYWHERE = ("operationNumSourceRows",)
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that a session runs.
+    """The versions of a session.
 
-    :param spark: Spark's, in full.
-    :param delta: Delta's, in full.
+    :param spark: Spark's full version.
+    :param delta: Delta's full version.
     """
 
     spark: str
@@ -71,55 +71,55 @@ class Versions:
 
 
 def require_tried(found: Versions) -> None:
-    """Refuse versions whose internals nobody has looked at.
+    """Refuse versions with unknown internals.
 
-    :raises MergeConfigError: with what to do, when the engine was not tried on them.
+    :raises MergeConfigError: when the engine was not tested on them; the message says what to do.
     """
     if not found.are_tried:
-        told = "; ".join(
-            f"Spark {_told(spark)} with Delta {', '.join(map(_told, deltas))}" for spark, deltas in TRIED.items()
+        supported = "; ".join(
+            f"Spark {_short(spark)} with Delta {', '.join(map(_short, deltas))}" for spark, deltas in TRIED.items()
         )
         raise MergeConfigError(
-            f"This is Spark {found.spark} with Delta {found.delta}, on which this package's own engine was not tried, "
-            f'so it does nothing there. It runs on {told}. engine="builtin" lets Delta\'s own MERGE do it.'
+            f"This package's own engine does not support Spark {found.spark} with Delta {found.delta}. It supports "
+            f'{supported}. Use one of these, or set engine="builtin" to run Delta\'s own MERGE.'
         )
 
 
 def require_fitting_jars(jvm: Any) -> None:
-    """Refuse to start a session in which versions are mixed: it would end in a class or method that isn't there.
+    """Refuse to start a session with mixed versions, which would fail on a missing class or method.
 
-    :param jvm: the JVM, before there is a session.
-    :raises MergeConfigError: when PySpark's Python or Delta's jar is for another Spark.
+    :param jvm: the JVM, before a session is started.
+    :raises MergeConfigError: when PySpark's Python part or Delta's jar is for another Spark.
     """
     spark = str(getattr(jvm, "org.apache.spark.package$").__getattr__("MODULE$").SPARK_VERSION())
     if minor(pyspark.__version__) != minor(spark):
         raise MergeConfigError(
             f"The Python part of PySpark is {pyspark.__version__} in {pyspark.__path__[0]}, but Spark is {spark}. "
-            "Where pip installed them, install pyspark and pyspark-client of one version, as both fill that folder; "
-            "where SPARK_HOME names a Spark, let nothing put another pyspark on the Python path."
+            "If pip installed both, install pyspark and pyspark-client in the same version, since they share that "
+            "folder. If SPARK_HOME is set, remove any other pyspark from the Python path."
         )
     delta = getattr(jvm, "io.delta.package$")
-    if type(delta).__name__ == "JavaPackage":  # Delta's jars may yet come with the session's packages
+    if type(delta).__name__ == "JavaPackage":  # the session's packages may still add Delta's jars
         return
     jar = str(delta._java_lang_class.getProtectionDomain().getCodeSource().getLocation().getPath()).rsplit("/", 1)[-1]
     made_for = _made_for(jar)
     if made_for is not None and made_for != minor(spark):
         raise MergeConfigError(
-            f"Delta's jar {jar} is made for Spark {_told(made_for)}, but this is Spark {spark}. "
-            f"`airflow-delta-merge jars --spark {_told(minor(spark))}` fetches the jars that fit; DeltaMergeHook ships "
-            "those for the Spark of the worker's spark-submit, so let it be of the cluster's version."
+            f"Delta's jar {jar} is built for Spark {_short(made_for)}, but this is Spark {spark}. "
+            f"`airflow-delta-merge jars --spark {_short(minor(spark))}` downloads the right jars. DeltaMergeHook ships "
+            "the jars for the worker's spark-submit, so install the cluster's version of Spark there."
         )
 
 
 def _made_for(jar: str) -> tuple[int, int] | None:
-    """The minor version of Spark for which a jar of Delta is made, by its name; None where it doesn't tell."""
+    """The minor version of Spark for which a Delta jar is built, by the jar's name; None if unknown."""
     found = re.match(r"delta-spark(?:_(\d+\.\d+))?_2\.\d+-(.+)\.jar", jar)
     if found is None:
         return None
     return minor(found[1]) if found[1] else _SPARK_OF_DELTA.get(minor(found[2]))
 
 
-def _told(version: tuple[int, int]) -> str:
+def _short(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
@@ -129,11 +129,11 @@ def minor(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-# --- Spark 4 has two kinds of sessions, frames and columns; those with a JVM are in packages of their own -------------
+# --- Spark 4 has two kinds of sessions, frames and columns; the classic ones have their own packages ------------------
 
 
 def session_class(gateway: Gateway) -> str:
-    """The name of the JVM's class of sessions."""
+    """The name of the JVM's session class."""
     return _with_jvm(gateway, "SparkSession")
 
 
@@ -145,12 +145,12 @@ def column(gateway: Gateway, expression: Any) -> Column:
 
 
 def python_column(java_column: Any) -> Column:
-    """A column of the JVM as PySpark's."""
+    """A JVM column as PySpark's."""
     return ClassicColumn(java_column)
 
 
 def expression(gateway: Gateway, java_column: Any) -> Any:
-    """The expression behind a column of the JVM."""
+    """The expression behind a JVM column."""
     if gateway.versions.spark_minor < (4, 0):
         return java_column.expr()
     return gateway.module(_with_jvm(gateway, "ExpressionUtils")).expression(java_column)
@@ -162,7 +162,7 @@ def data_frame(gateway: Gateway, plan: Any) -> DataFrame:
 
 
 def frame(gateway: Gateway, java_frame: Any) -> DataFrame:
-    """A DataFrame of the JVM as PySpark's."""
+    """A JVM DataFrame as PySpark's."""
     return ClassicDataFrame(java_frame, gateway.spark)
 
 
@@ -177,11 +177,11 @@ def condition_of(error: PySparkException) -> str | None:
     return None if condition is None else str(condition)
 
 
-# --- Scala 2.12, and what Spark 3.5 has no argument for ---------------------------------------------------------------
+# --- Scala 2.12, and arguments that Spark 3.5 lacks -------------------------------------------------------------------
 
 
 def concat(gateway: Gateway, first: Any, second: Any) -> Any:
-    """One Scala sequence of two."""
+    """Concatenate two Scala sequences."""
     if gateway.versions.spark_minor < (4, 0):
         return getattr(second.toList(), "$colon$colon$colon")(first.toList())
     return first.concat(second)
@@ -193,7 +193,7 @@ def add_to_buffer(gateway: Gateway, buffer: Any, item: Any) -> None:
 
 
 def some_long(gateway: Gateway, number: int) -> Any:
-    """A Scala ``Some[Long]``; py4j by itself makes small numbers Integers."""
+    """A Scala ``Some[Long]``; py4j alone would convert small numbers to Integers."""
     if gateway.versions.spark_minor < (4, 0):
         boxed = gateway.java_class("java.util.stream.LongStream").of(number).boxed().toArray()
         return gateway.java_class("scala.Some")._java_lang_class.getConstructors()[0].newInstance(boxed)
@@ -202,7 +202,7 @@ def some_long(gateway: Gateway, number: int) -> Any:
 
 
 def checkpoint(gateway: Gateway, java_frame: Any, storage_level: str) -> Any:
-    """Compute a frame of the JVM and keep its rows; Spark 3.5 keeps them in memory and on disk, whatever is asked."""
+    """Compute a JVM frame and keep its rows. Spark 3.5 ignores the storage level and uses memory and disk."""
     if gateway.versions.spark_minor < (4, 0):
         return java_frame.localCheckpoint(True)
     level = gateway.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
@@ -210,7 +210,7 @@ def checkpoint(gateway: Gateway, java_frame: Any, storage_level: str) -> Any:
 
 
 def scalar_subquery(gateway: Gateway, java_frame: Any) -> Any:
-    """The one value of a frame of the JVM as an expression; Spark 3.5 has no call for it."""
+    """The single value of a JVM frame as an expression; Spark 3.5 has no method for it."""
     if gateway.versions.spark_minor >= (4, 0):
         return expression(gateway, java_frame.scalar())
     expressions = "org.apache.spark.sql.catalyst.expressions"
@@ -221,14 +221,14 @@ def scalar_subquery(gateway: Gateway, java_frame: Any) -> Any:
 
 
 def with_relation(gateway: Gateway, plan: Any, relation: Any) -> Any:
-    """A ``LogicalRelation`` with another relation; from Spark 4.0 on it has a stream, too."""
+    """A ``LogicalRelation`` with another relation. Since Spark 4.0 it also has a stream."""
     stream = [] if gateway.versions.spark_minor < (4, 0) else [getattr(plan, "copy$default$5")()]
     return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), *stream)
 
 
 def of_execution(gateway: Gateway, execution: Any, arguments: Sequence[Any], *, begins: bool) -> list[Any]:
-    """Arguments of the events that begin and end an execution: since Spark 4.0 with the group of its jobs when it
-    begins, of which there is none here, since 4.2 with the query's id.
+    """Arguments of the events that begin and end an execution. Since Spark 4.0 the first event has a job group (none
+    here), since 4.2 both have the query's id.
 
     :param execution: the JVM's ``QueryExecution``.
     """
@@ -244,14 +244,14 @@ def of_execution(gateway: Gateway, execution: Any, arguments: Sequence[Any], *, 
 
 
 def refuses_void_columns(gateway: Gateway) -> bool:
-    """Whether a merge that would add a column without a type is refused: always, until Delta 4.4 made it a setting."""
+    """Whether to refuse a merge that would add an untyped column: always before Delta 4.4, which has a setting."""
     if gateway.versions.delta_minor < (4, 4):
         return True
     return gateway.flag("spark.databricks.delta.createDataFrame.dropNullColumns")
 
 
 def ensure_type_widening_unchanged(gateway: Gateway, analysed: Any, transaction: Any) -> None:
-    """Check that the table's type widening is as it was analysed; Delta 4.4 names the table in its error.
+    """Check that the table's type widening hasn't changed since analysis. Delta 4.4 names the table in its error.
 
     :param analysed: the JVM's file index of the analysed target.
     """
@@ -262,7 +262,7 @@ def ensure_type_widening_unchanged(gateway: Gateway, analysed: Any, transaction:
 
 
 def actions_for_marked_files(gateway: Gateway, touched: Any, transaction: Any) -> Any:
-    """Delta's actions for files that got deletion vectors; from 4.1 on it is told how long texts in statistics are."""
+    """Delta's actions for files with new deletion vectors. Since 4.1 it takes the prefix length of texts."""
     arguments = [gateway.session, touched, transaction.snapshot()]
     if gateway.versions.delta_minor >= (4, 1):
         statistics = gateway.delta("stats.StatsCollectionUtils")
@@ -271,7 +271,7 @@ def actions_for_marked_files(gateway: Gateway, touched: Any, transaction: Any) -
 
 
 def tracking_column_metadata(gateway: Gateway, kind: str, name: str, transaction: Any) -> Any:
-    """Metadata that marks a row tracking column for the writer; from Delta 4.1 on with field ids for Iceberg.
+    """Metadata that marks a row tracking column for the writer. Since Delta 4.1 it includes field ids for Iceberg.
 
     :param kind: ``RowId`` or ``RowCommitVersion``.
     """
@@ -282,13 +282,13 @@ def tracking_column_metadata(gateway: Gateway, kind: str, name: str, transaction
 
 
 def history(gateway: Gateway, transaction: Any, start: int, end: int) -> Any:
-    """Delta's commits from one version to another, newest first; since 4.0 it is told the catalog's table."""
+    """Delta's commits from one version to another, newest first. Since 4.0 it takes the catalog's table."""
     table = [] if gateway.versions.delta_minor < (4, 0) else [transaction.catalogTable()]
     return transaction.deltaLog().history().getHistory(start, some_long(gateway, end), *table)
 
 
 def with_protocol(gateway: Gateway, file_format: Any, protocol: Any) -> Any:
-    """Delta's file format for another protocol; since 4.0 it has two flags for row tracking in place of one."""
+    """Delta's file format with another protocol. Since 4.0 it has two flags for row tracking instead of one."""
     if gateway.versions.delta_minor < (4, 0):
         nullable = [file_format.nullableRowTrackingFields()]
     else:
@@ -304,12 +304,12 @@ def with_protocol(gateway: Gateway, file_format: Any, protocol: Any) -> Any:
 
 
 def validate_num_records(gateway: Gateway, command: Any, actions: Any, records: Any, operation: Any, log: Any) -> None:
-    """Delta's check, since 4.0, that a merge without inserts adds no rows, and one without deletes loses none."""
+    """Delta's check (since 4.0) that a merge without inserts adds no rows and one without deletes removes none."""
     if gateway.versions.delta_minor >= (4, 0):
         command.validateNumRecords(actions, records, operation, log)
 
 
 def set_num_source_rows(gateway: Gateway, command: Any) -> None:
-    """Let Delta's own merge say how many rows the source had: a metric that it has since 4.0."""
+    """Make Delta's own merge set the number of source rows, a metric since 4.0."""
     if gateway.versions.delta_minor >= (4, 0):
         command.setOperationNumSourceRowsMetric()

@@ -1,8 +1,8 @@
 """Statistics of text columns in the files that a transaction writes, from these files' footers.
 
-Delta's writer looks for the least and the greatest text while it writes and copies both for each row, which takes a
-quarter of the time to write two text columns among seven. Parquet's writer looks for them, too, without copying, and
-tells them in the file's footer. So Delta's is told to leave these columns out, and the footers are read afterwards.
+Delta's writer tracks the least and the greatest text and copies both for each row, which takes a quarter of the time to
+write two text columns among seven. Parquet's writer also tracks them, without copying, and writes them to the file's
+footer. So this module excludes these columns from Delta's statistics and reads the footers afterwards.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from airflow_delta_merge.engine.delta_jvm.table_metadata import (
 from airflow_delta_merge.engine.footer_statistics import TextsOfFile, of_all, with_texts
 from airflow_delta_merge.identifiers import quote_multipart
 
-#: Footers leave the bounds out of texts of more than 4096 bytes together: they are to keep so many of each. Delta keeps
-#: some hundred of them, see :data:`_LONGEST_PREFIX`.
+#: Bytes of each bound in a footer. Footers omit bounds of more than 4096 bytes together; Delta keeps about a hundred,
+#: see :data:`_LONGEST_PREFIX`.
 _BYTES_IN_FOOTER = 1024
-#: Up to so many characters, Delta's bounds are known by the bytes above: it looks at twice as many, of four bytes each.
+#: Longest prefix for which these bytes determine Delta's bounds: it checks twice as many characters, of 4 bytes each.
 _LONGEST_PREFIX = 64
 
-#: A footer takes some 100 kB of the driver's memory.
+#: Maximum footers in memory at a time: each takes about 100 kB of the driver's memory.
 _FOOTERS_AT_ONCE = 100
 _FOOTER_THREADS = 16
 
 _STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
 _CUT_IN_FOOTER = "parquet.statistics.truncate.length"
-#: Settings of Parquet's writer by which a footer tells other bounds, or none.
+#: Settings of Parquet's writer that change or remove the bounds in a footer.
 _OTHER_FOOTERS = (_CUT_IN_FOOTER, "parquet.column.statistics.enabled")
 
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """The text columns of which the footers shall tell.
+    """The text columns whose statistics come from footers.
 
     :param columns: physical names of all columns that have statistics, in the table's order.
-    :param texts: those of the text columns among them.
-    :param others: the other columns, and fields of columns, by their names, quoted.
-    :param prefix_length: how many characters Delta keeps of a long text.
-    :param share: how many of the table's columns the text columns are, from 0 to 1.
+    :param texts: physical names of the text columns among them.
+    :param others: quoted names of the other columns, and of fields of columns.
+    :param prefix_length: number of characters that Delta keeps of a long text.
+    :param share: the text columns' share of the table's columns, from 0 to 1.
     """
 
     columns: tuple[str, ...]
@@ -59,9 +59,9 @@ class WrittenTexts:
 
     @classmethod
     def of(cls, gateway: Gateway, transaction: JavaObject) -> WrittenTexts | None:
-        """None where there are none, or where footers don't tell of them what Delta would.
+        """The table's text columns; None if there are none, or if footers would give other statistics than Delta.
 
-        :param transaction: Delta's, which has nothing written yet.
+        :param transaction: Delta's transaction, which has written nothing yet.
         """
         if transaction.newMetadata().isDefined() or not gateway.flag("spark.databricks.delta.stats.collect"):
             return None
@@ -83,9 +83,9 @@ class WrittenTexts:
 
     @contextmanager
     def left_out(self, gateway: Gateway, transaction: JavaObject) -> Iterator[None]:
-        """Let what the transaction writes inside have no statistics of the text columns.
+        """Make the transaction write files without statistics of the text columns inside this context.
 
-        The transaction sees the table with other properties so long; nothing of them is committed.
+        The transaction sees changed table properties meanwhile; they are not committed.
         """
         metadata = metadata_of(transaction)
         metadata["configuration"] |= {
@@ -102,7 +102,7 @@ class WrittenTexts:
             change_metadata(before)
 
     def added_to(self, actions: JavaObject, gateway: Gateway, transaction: JavaObject) -> JavaObject:
-        """File actions of a write with the statistics of the text columns: JVM sequence, in the same order."""
+        """Add the statistics of the text columns to a write's file actions: a JVM sequence in the same order."""
         listed = scala_list(actions)
         adds = [json.loads(action.json()).get("add") for action in listed]
         files = [add for add in adds if add is not None]
@@ -119,25 +119,25 @@ class WrittenTexts:
         positions = {name: paths.index([name]) for name in self.texts}
         cut_above = partial(gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg, self.prefix_length)
         for add, footer in zip(files, footers, strict=True):
-            told = _told(footer.getBlocks(), positions)
+            texts = _texts_of(footer.getBlocks(), positions)
             add["stats"] = with_texts(
-                add["stats"], told, self.columns, prefix_length=self.prefix_length, cut_above=cut_above
+                add["stats"], texts, self.columns, prefix_length=self.prefix_length, cut_above=cut_above
             )
 
 
-def _told(row_groups: JavaObject, positions: dict[str, int]) -> dict[str, TextsOfFile]:
-    """What a footer tells of columns; those of which it doesn't are left out.
+def _texts_of(row_groups: JavaObject, positions: dict[str, int]) -> dict[str, TextsOfFile]:
+    """The columns' statistics in a footer; columns without statistics are left out.
 
-    :param positions: where the columns are in each row group, by their names.
+    :param positions: the columns' positions in each row group, by their names.
     """
-    told = {}
+    texts = {}
     columns_of_groups = [group.getColumns() for group in java_items(row_groups)]
     for name, position in positions.items():
         groups = [_of_row_group(columns.get(position).getStatistics()) for columns in columns_of_groups]
         known = [group for group in groups if group is not None]
         if len(known) == len(groups):
-            told[name] = of_all(known)
-    return told
+            texts[name] = of_all(known)
+    return texts
 
 
 def _of_row_group(statistics: JavaObject) -> TextsOfFile | None:
@@ -145,13 +145,13 @@ def _of_row_group(statistics: JavaObject) -> TextsOfFile | None:
         return None
     nulls = int(statistics.getNumNulls())
     if not statistics.hasNonNullValue():
-        # Without bounds: all are NULL, or their bounds are not told.
+        # No bounds: all values are NULL, or the footer omits the bounds.
         return TextsOfFile(nulls, None, None)
     return TextsOfFile(nulls, bytes(statistics.getMinBytes()), bytes(statistics.getMaxBytes()))
 
 
 def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, Any]]) -> list[JavaObject]:
-    """The footers of data files, read by several threads of the driver."""
+    """The footers of data files, read by several driver threads."""
     log = transaction.deltaLog()
     base = log.dataPath().toString()
     absolute_path = gateway.delta("util.DeltaFileOperations").absolutePath
@@ -167,12 +167,12 @@ def _footers(gateway: Gateway, transaction: JavaObject, files: list[dict[str, An
 
 
 def _is_text(field: dict[str, Any]) -> bool:
-    """Whether a field of a schema holds texts of the binary collation; others say so in their metadata."""
+    """Whether a field of a schema holds texts of the binary collation; metadata marks other collations."""
     return field["type"] == "string" and not has_collation(field)
 
 
 def _leaves(field: dict[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of the fields below one that are no structs."""
+    """The paths of all non-struct fields within a field."""
     path = (*parents, field["name"])
     if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
         for each in field["type"]["fields"]:

@@ -45,7 +45,7 @@ class StatisticsPlan:
 
     :param leaves: in the table's order.
     :param prefix_length: how many characters of a long text are kept.
-    :param cut_above: cuts the largest text so that it stays above all others; gives None if it can't.
+    :param cut_above: truncates the largest text so that it stays above all others; returns None if it can't.
     :param tight_bounds: whether the table's statistics have the ``tightBounds`` flag.
     """
 
@@ -58,7 +58,7 @@ class StatisticsPlan:
     def of(
         cls, statistics_schema: dict[str, Any], *, prefix_length: int, cut_above: Callable[[str], str | None]
     ) -> StatisticsPlan:
-        """From Delta's schema for the table's statistics: a struct of ``numRecords``, ``minValues`` …"""
+        """Build the plan from Delta's schema of the table's statistics: a struct of ``numRecords``, ``minValues`` …"""
         kinds = {each["name"]: each["type"] for each in statistics_schema["fields"]}
         bounded = dict(_leaves_of(kinds["minValues"])) if "minValues" in kinds else {}
         counted = _leaves_of(kinds["nullCount"]) if "nullCount" in kinds else ()
@@ -77,7 +77,7 @@ def _leaves_of(of_kind: Any, parents: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 @dataclass
 class _Values:
-    """A leaf's values so far; bounds as numbers, decimals or bytes."""
+    """Statistics of a leaf's values so far; bounds as numbers, decimals or bytes."""
 
     nulls: int = 0
     low: Any = None
@@ -87,7 +87,7 @@ class _Values:
 
 @dataclass
 class GatheredStatistics:
-    """Statistics of rows, gathered part by part."""
+    """Collects statistics of rows, part by part."""
 
     plan: StatisticsPlan
     num_rows: int = 0
@@ -105,26 +105,26 @@ class GatheredStatistics:
 
     def to_json(self) -> str:
         """The statistics as Delta writes them into its log."""
-        told: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+        by_kind: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
         for leaf in self.plan.leaves:
             values = self._seen.get(leaf.path, _Values())
-            _put(told["nullCount"], leaf.path, values.nulls)
+            _put(by_kind["nullCount"], leaf.path, values.nulls)
             low, high = self._bounds(leaf, values)
             if leaf.type:  # Delta writes a struct even if none of its fields has a bound
-                _put(told["minValues"], leaf.path, low)
-                _put(told["maxValues"], leaf.path, high)
-        statistics = {"numRecords": self.num_rows, **told}
+                _put(by_kind["minValues"], leaf.path, low)
+                _put(by_kind["maxValues"], leaf.path, high)
+        statistics = {"numRecords": self.num_rows, **by_kind}
         if self.plan.tight_bounds:
             statistics["tightBounds"] = True
         return to_json(statistics)
 
     def _bounds(self, leaf: Leaf, values: _Values) -> tuple[Any, Any]:
-        """Both bounds, as JSON has them; None for one that isn't known."""
+        """Both bounds in their JSON form; an unknown bound is None."""
         if leaf.type == "string":
             plan = self.plan
             return text_bounds(values.low, values.high, prefix_length=plan.prefix_length, cut_above=plan.cut_above)
         low, high = values.low, values.high
-        if values.has_nan:  # Spark's greatest number
+        if values.has_nan:  # NaN is Spark's greatest number
             low, high = float("nan") if low is None else low, float("nan")
         if low is None or high is None:
             return None, None
@@ -132,7 +132,7 @@ class GatheredStatistics:
 
 
 def _column(rows: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    """A leaf's values; NULL where a struct around it is."""
+    """A leaf's values; NULL where an enclosing struct is NULL."""
     import pyarrow.compute as pc
 
     column = rows.column(path[0])
@@ -205,8 +205,8 @@ def _as_java_writes(value: float) -> str:
     return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
 
 
-def _put(told: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(parent: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        told = told.setdefault(name, {})
+        parent = parent.setdefault(name, {})
     if value is not None:
-        told[path[-1]] = value
+        parent[path[-1]] = value

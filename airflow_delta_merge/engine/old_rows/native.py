@@ -1,7 +1,7 @@
-"""Takes rows out of files by copying each file without them: by Arrow, on the driver's own threads.
+"""Removes rows from files by copying each file without them, with Arrow on the driver's own threads.
 
-Where new versions of rows need old values, the same pass writes the taken rows to temporary files. Spark then reads
-these, and not the touched files again.
+If new versions of rows need old values, the same pass writes the taken rows to temporary files. Spark then reads these
+instead of the touched files.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The driver holds eight bytes for each row that is taken.
+#: Limit for the driver's memory: it holds eight bytes per taken row.
 _MOST_TAKEN_ROWS = 50_000_000
 
 
 class Copies:
-    """Copies of touched files without the rows that clauses take, being made by threads of their own.
+    """Copies of touched files without the rows that clauses take, made in background threads.
 
     :param merge: the merge.
     :param terms: how copies are made.
@@ -59,7 +59,7 @@ class Copies:
         self._copies = [self._executor.submit(copy, job.file) for job in jobs]
 
     def taken_rows(self) -> FileSet | None:
-        """Temporary files with the rows that were taken, once all are copied; None if copying failed."""
+        """Temporary files with the taken rows, once all files are copied; None if copying failed."""
         if self._wait() is None:
             return None
         files = self._merge.transaction.files
@@ -86,20 +86,20 @@ class Copies:
             return None
 
     def discard(self) -> None:
-        """End what is being copied and delete all copies."""
+        """Stop copying and delete all copies."""
         self.close()
         for job in self._jobs:
             Path(job.file.copy).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the threads, once each has copied the file that it is at."""
+        """Stop the threads after each has finished its current file."""
         self._executor.shutdown(cancel_futures=True)
 
 
 def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> bool:
     """Whether to copy the touched files natively.
 
-    :param num_taken: how many of their rows clauses take.
+    :param num_taken: number of their rows that clauses take.
     """
     is_much = files.num_bytes >= merge.settings.copy_files_from_bytes
     return merge.copies_files and is_much and num_taken <= _MOST_TAKEN_ROWS
@@ -109,7 +109,7 @@ def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> boo
 def copies_without(
     merge: MergeContext, files: FileSet, matches: DataFrame, *, keep_taken_rows: bool
 ) -> Iterator[Copies | None]:
-    """Begin to copy files without the rows that clauses take; None if they can't be copied as they are.
+    """Start copying files without the rows that clauses take; None if they can't be copied unchanged.
 
     If the merge fails within this context, no copy is left.
 
@@ -123,7 +123,7 @@ def copies_without(
     reason = _reason_not_to_copy(terms, adds)
     taken = {} if reason else _taken_positions(matches)
     if not reason and taken.keys() != adds.keys():
-        reason = "Spark names the files' paths in another way than the table's log"
+        reason = "Spark's paths of the files differ from those in the table's log"
     if reason is not None:
         _log.info("Files are rewritten by Spark: %s", reason)
         yield None

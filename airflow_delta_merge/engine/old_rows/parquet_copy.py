@@ -1,4 +1,4 @@
-"""Copies Parquet files without some of their rows, by Arrow: rows that stay are not sent through Spark.
+"""Copies Parquet files without some of their rows, with Arrow, so that the remaining rows don't go through Spark.
 
 A copy keeps the old file's schema, field ids, row order, row groups and key-value metadata. :func:`reason_not_to_copy`
 rules out files that Arrow would write differently; after writing, both footers are compared.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Most bytes of a row group to decode at a time, as Parquet counts them.
 _MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
-#: Least average length of the slices between removed rows for which slicing beats filtering.
+#: Minimum average length of the slices between removed rows for which slicing beats filtering.
 _ROWS_OF_A_SLICE = 64
 
 #: Parquet's codecs by their name in Spark's setting: Arrow's name, the level of Java's writer, the file's extension.
@@ -32,7 +32,7 @@ CODECS: dict[str, tuple[str, int | None, str]] = {
     "gzip": ("gzip", 6, ".gz"),
     "zstd": ("zstd", 3, ".zstd"),
 }
-#: Spark's keys for dates of the old calendar and times before time zones were uniform: their bounds would differ.
+#: Spark's keys for dates of the old calendar and times from before uniform time zones: their bounds would differ.
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 _INT96 = re.compile(r"(\s*\w+ )int96( field_id=.*);")
@@ -52,7 +52,7 @@ class FileToCopy:
     :param path: where it is.
     :param copy: where to write the rows that stay.
     :param taken: positions of the rows to leave out, distinct and ascending.
-    :param taken_rows: where to write these rows; None if nobody needs them.
+    :param taken_rows: where to write these rows; None if they are not needed.
     """
 
     path: str
@@ -78,19 +78,19 @@ class CopiedFile:
 
 
 def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[str]) -> str | None:
-    """Why a file can't be copied unchanged, judging by its footer; None if it can.
+    """Why a file can't be copied unchanged, according to its footer; None if it can.
 
-    :param columns: the physical names of the columns that it must have, in this order.
-    :param may_have: physical names of further columns that it may have.
+    :param columns: the physical names of its required columns, in this order.
+    :param may_have: the physical names of optional columns.
     """
     import pyarrow.parquet as pq
 
     metadata = pq.read_metadata(path)
-    told = metadata.metadata or {}
-    if any(key in told for key in _LEGACY_KEYS):
+    keys = metadata.metadata or {}
+    if any(key in keys for key in _LEGACY_KEYS):
         return "it has dates of the old calendar"
-    if str(metadata.created_by).startswith("parquet-mr") and b"org.apache.spark.version" not in told:
-        return "an old Spark may have written it, whose dates are of another calendar"
+    if str(metadata.created_by).startswith("parquet-mr") and b"org.apache.spark.version" not in keys:
+        return "an old Spark with another calendar may have written it"
     if [name for name in metadata.schema.to_arrow_schema().names if name not in may_have] != list(columns):
         return "its columns are not those of the table"
     return None
@@ -100,7 +100,7 @@ def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads
     """Copy a file without the rows that are taken.
 
     :param codec: the name of a codec in :data:`CODECS`.
-    :param use_threads: whether its columns are decoded beside each other.
+    :param use_threads: whether to decode its columns in parallel.
     :raises CannotCopyError: when the copy's footer differs from the old one.
     """
     import pyarrow.parquet as pq
@@ -131,7 +131,7 @@ def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads
 
 
 class _Output:
-    """A new file with the schema and keys of another one, created when rows are first written."""
+    """A new file with the schema and keys of another one, created with the first rows."""
 
     def __init__(self, path: str, like: pq.ParquetFile, codec: str) -> None:
         self._path = path
@@ -162,9 +162,9 @@ class _Output:
     def close(self) -> None:
         if self._writer is None:
             return
-        told = self._like.metadata.metadata
-        if told:
-            self._writer.add_key_value_metadata(dict(told))
+        keys = self._like.metadata.metadata
+        if keys:
+            self._writer.add_key_value_metadata(dict(keys))
         self._writer.close()
 
 
@@ -231,9 +231,9 @@ def _check(file: FileToCopy, old: pq.ParquetFile, num_rows: int) -> None:
     new = pq.read_metadata(file.copy)
     expected = old.metadata.num_rows - len(file.taken)
     if new.num_rows != expected or num_rows != expected:
-        raise CannotCopyError(f"The copy of {file.path} has {new.num_rows} rows in place of {expected}.")
+        raise CannotCopyError(f"The copy of {file.path} has {new.num_rows} rows, expected {expected}.")
     if _comparable_schema(new) != _comparable_schema(old.metadata):
-        raise CannotCopyError(f"The copy of {file.path} has another schema.")
+        raise CannotCopyError(f"The copy of {file.path} has a different schema.")
 
 
 def _comparable_schema(metadata: pq.FileMetaData) -> list[str]:

@@ -1,4 +1,4 @@
-"""The ways in which a merge can go about its work, tried in order."""
+"""The strategies of a merge, tried in order."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Strategy(Protocol):
     executor: str
 
     def fits(self, facts: Facts) -> str | None:
-        """Why the merge should go this way; None if it can't, or better doesn't."""
+        """Why the merge should use this strategy; None if it can't or shouldn't."""
 
     def preview(self, merge: Any, facts: Facts, reason: str, *, explain: bool) -> Preview:
         """Find and count what it would do, without writing a file; sets the metrics of rows and files.
 
         :param merge: a ``StartedMerge``; a ``MergeContext`` once the source was read.
-        :param reason: what :meth:`fits` said.
-        :param explain: whether to tell Spark's physical plans.
+        :param reason: the result of :meth:`fits`.
+        :param explain: whether to return Spark's physical plans.
         """
 
     def run(self, merge: Any, facts: Facts, reason: str) -> Outcome | None:
-        """Write what it does, and set all metrics.
+        """Write the changes and set all metrics.
 
-        :return: None if it turned out not to hold: nothing is left of it then, and the next strategy is tried.
+        :return: None if the strategy turned out not to apply: nothing it wrote is left, and the next one is tried.
         """
 
 
-#: The first that fits is taken. The source is read when none fits before.
+#: The first that fits is used. The source is read if none fits before that.
 STRATEGIES: tuple[Strategy, ...] = (StreamInserts(), InsertOnly(), OnePass(), TwoPhase())
 
 

@@ -1,4 +1,4 @@
-"""Merges by Delta's own engine, for users who ask for it: the same identity, guards, commit and result."""
+"""Merges with Delta's own engine, if the user asks for it, with the same identity, guards, commit and result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON = 'engine="builtin": Delta\'s own MERGE found the changes and wrote them'
 
 
 def merge_by_builtin(merge: StartedMerge) -> Outcome:
-    """Let Delta's ``MergeIntoCommand`` find and write the changes. Guards look at its counts before the commit.
+    """Let Delta's ``MergeIntoCommand`` find and write the changes. Guards check its counts before the commit.
 
     :raises MergeGuardError: when a guard is exceeded; what was written is deleted.
     """

@@ -12,51 +12,51 @@ from airflow_delta_merge.engine.pruning import tells_files_apart
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
-#: To open a file takes longer than to read a small one, and one task opens them one after another. Two phases open each
-#: twice, but by all cores: the more these are, the fewer files are left to one task.
+#: Opening a file takes longer than reading a small one, and one task opens files one after another. Two phases open
+#: each file twice, but on all cores: the more cores, the fewer files one task should open.
 _FILES_FOR_ONE_CORE = 128
 _FILES_FOR_MANY_CORES = 16
-#: Repeated values take next to nothing in a file, but a row is a row to the task.
+#: Maximum rows for one task. Repeated values take almost no space in a file, but every row costs the task time.
 MOST_ROWS = 500_000
-#: A source of fewer bytes than this part of those that are broadcast isn't large.
+#: A source smaller than the broadcast limit divided by this isn't large.
 _PART_OF_BROADCAST = 4
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a merge before it begins, and once its source was read.
+    """What is known of a merge before its source is read, and after.
 
     :param has_guards: whether the source or the changes must be checked before the commit.
     :param limits_changes: whether guards must know the changes before anything is written.
     :param shortcuts: whether the session allows shortcuts.
-    :param small_merge_bytes: size up to which a merge is small.
-    :param broadcast_bytes: size up to which a source is broadcast.
+    :param small_merge_bytes: maximum size of a small merge.
+    :param broadcast_bytes: maximum size of a broadcast source.
     :param one_pass_from_rows: minimum source rows per candidate file before all files are expected to be touched.
     :param cores: tasks that run at a time.
     :param inserts: whether there are insert clauses.
-    :param only_inserts: whether there are no others, and several matches of a source row don't matter.
+    :param only_inserts: whether there are only insert clauses, and several matches of a source row don't matter.
     :param inserts_all: whether an insert clause takes every source row without a match.
-    :param takes_all_by: ``update`` or ``delete``, if a clause without a condition does so with all that matches.
-    :param update_only_changed: whether updates leave rows alone that stay the same.
+    :param takes_all_by: ``update`` or ``delete``, if a clause without a condition does so to all matched rows.
+    :param update_only_changed: whether updates skip rows that would not change.
     :param has_equality: whether the condition compares columns for equality.
     :param is_partition_a_key: whether it compares a partition column with the source.
-    :param deletion_vectors: whether rows are taken out by deletion vectors.
+    :param deletion_vectors: whether deletion vectors mark the removed rows.
     :param generates_identity: whether new rows get identity values.
     :param tracks_rows: whether the table has row tracking.
     :param collects_statistics: whether the session collects statistics.
     :param table_files: number of the table's files.
     :param table_bytes: their size.
-    :param table_rows: their rows; None where only a Spark job could tell.
-    :param estimated_source_bytes: Spark's estimate of the source; 0 if nothing but inserts ask for it.
-    :param reads_whole_files: whether the source is all of a table or of some files.
-    :param keys_in_any_file: whether it is known that each of the source's keys may be in most files.
-    :param source_is_read: whether what follows is known.
+    :param table_rows: their rows; None if only a Spark job could count them.
+    :param estimated_source_bytes: Spark's estimate of the source's size; 0 unless inserts need it.
+    :param reads_whole_files: whether the source is a whole table or whole files.
+    :param keys_in_any_file: whether each of the source's keys is known to be possible in most files.
+    :param source_is_read: whether the following facts are known.
     :param source_rows: number of source rows.
     :param source_bytes: their size in memory.
     :param source_is_broadcast: whether the source is small enough to be broadcast.
     :param candidate_files: number of files that can hold a match.
     :param candidate_bytes: their size.
-    :param candidate_rows: their rows; 0 if that isn't known.
+    :param candidate_rows: their rows; 0 if unknown.
     """
 
     has_guards: bool = False
@@ -93,13 +93,14 @@ class Facts:
 
     @property
     def is_small(self) -> bool:
-        """Whether candidate files and source are worth no more than one task, and all their rows may be kept."""
+        """Whether one task is enough for candidate files and source, and all their rows may be kept."""
         return self.fits_one_task(self.small_merge_bytes)
 
     def fits_one_task(self, most_bytes: int) -> bool:
-        """Whether candidate files and source are so few, and together so small, that one task may join them.
+        """Whether candidate files and source are few and small enough for one task to join them.
 
-        Without an equality in the condition each row of one side meets each of the other, which is work for all cores.
+        Without an equality in the condition, each row is compared with each row of the other side, which needs all
+        cores.
         """
         files = self.candidate_files
         return (
@@ -112,8 +113,8 @@ class Facts:
 
     @property
     def is_source_large(self) -> bool:
-        """Whether the source is sure to be shuffled: whole files, since of all else Spark knows no size."""
-        # Beside a far larger table a filter of the source's keys spares shuffling most of the table.
+        """Whether the source is sure to be shuffled. It must be whole files: Spark can't size other sources."""
+        # With a far larger table, a filter of the source's keys avoids shuffling most of the table.
         least = max(self.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // TARGET_ROWS_FOR_ONE)
         return self.has_equality and self.reads_whole_files and self.estimated_source_bytes >= least
 
@@ -149,7 +150,7 @@ def facts_before(merge: StartedMerge) -> Facts:
 
 
 def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
-    """What is known of rows and sizes without reading the source. Spark plans it for an estimate of its size."""
+    """Add the numbers and sizes that are known without reading the source. Spark plans it to estimate its size."""
     statement = merge.statement
     facts = replace(facts, table_rows=merge.transaction.files.num_listed_rows)
     if facts.table_bytes > facts.small_merge_bytes:
@@ -164,7 +165,7 @@ def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
 
 
 def facts_after(facts: Facts, merge: MergeContext) -> Facts:
-    """The same with what is known once the source was read and the candidate files were chosen."""
+    """Add what is known once the source was read and the candidate files were chosen."""
     source, candidates = merge.source, merge.candidates
     return replace(
         facts,

@@ -1,9 +1,9 @@
 """Merges that only insert: source rows that match no target row are appended, nothing is removed or rewritten.
 
-1. Prune: only files whose rows the source's keys can equal are searched.
-2. Anti join: source rows with a match in those files are left out. A small source is broadcast to find its matched
-   rows, so that the target is never shuffled; without a candidate file there is no join at all.
-3. Write: the rows that an insert clause takes are appended.
+1. Prune: search only files that can hold the source's keys.
+2. Anti join: drop source rows with a match in those files. A small source is broadcast to find its matched rows, so the
+   target is never shuffled. Without candidate files there is no join at all.
+3. Write: append the rows that an insert clause takes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.facts import Facts
 
-#: To build a hash table of so many source rows and one of their matches takes longer than to shuffle them, if a filter
-#: leaves few of the target's rows to be shuffled with them.
+#: From this many source rows on, building hash tables of the source and its matches takes longer than a shuffle, if a
+#: filter leaves few of the target's rows to shuffle.
 _MANY_ROWS = 100_000
 
 NO_CANDIDATES = "only insert clauses, and no file can hold a match: the source is appended without a join"
@@ -58,7 +58,7 @@ class InsertOnly:
 
 
 def _unmatched(merge: MergeContext, reason: str) -> tuple[DataFrame, str]:
-    """The source rows that match no row of the candidate files, and how they are found; sets the metrics of files."""
+    """The source rows that match no row of the candidate files, and the reason to report; sets the file metrics."""
     source, candidates = merge.source, merge.candidates
     set_skipping_metrics(merge, candidates)
     if reason == NO_CANDIDATES:

@@ -1,8 +1,8 @@
-"""Small merges: source and target are joined once, in one task, and both phases work on the rows that this gives.
+"""Small merges: one task joins source and target once, and both phases use the result.
 
-A small merge spends its time on planning, compiling and starting jobs, not on rows. The join that finds the matches
-therefore takes along all columns and the rows without a match, where they are needed again; what is written is a
-selection of what is kept. Larger merges read narrow columns first instead, and wide ones of the touched files only.
+A small merge spends its time on planning, compiling and starting jobs, not on rows. So the join that finds the matches
+keeps all columns and the rows without a match, if they are needed again; the write selects from what is kept. Larger
+merges read narrow columns first, and wide ones only from the touched files.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 class KeptJoin:
     """The join of the source with the candidate files, computed once.
 
-    :param frame: the target's columns, those by which it tracks rows, path, index in the file and number of the row
-        (NULL in rows of the source that match nothing), the source's columns and its row number (NULL in rows of the
-        target that match nothing), and the number of the clause that takes the target's row. Rows that no later step
-        needs are not there.
-    :param tracking: the columns by which the table tracks its rows.
+    :param frame: the target's columns, its row tracking columns, the row's path, index in the file and number (NULL in
+        source rows that match nothing), the source's columns and its row number (NULL in target rows that match
+        nothing), and the number of the clause that takes the target row. Rows that no later step needs are left out.
+    :param tracking: the row tracking columns.
     :param totals: what was found in all files together.
-    :param paths: the files that hold a row which a clause takes, as Spark encodes their paths.
+    :param paths: the paths of the files with a row that a clause takes, as Spark encodes them.
     :param names: the engine's own column names.
     :param rdd: the JVM object that holds the rows.
     """
@@ -46,12 +45,12 @@ class KeptJoin:
     rdd: JavaObject
 
     def matching_rows(self) -> DataFrame:
-        """Target rows that match a source row or that a clause takes, the source row beside them."""
+        """Target rows that match a source row or that a clause takes, joined with the source row."""
         has_match = F.col(self.names.source_row_id).isNotNull()
         return self.target_rows().filter(has_match | (F.col(self.names.clause) > 0))
 
     def target_rows(self, paths: Sequence[str] | None = None) -> DataFrame:
-        """The target's rows, of these files or of all; a row stands there once for each source row it matches."""
+        """The target's rows from these files, or from all; a row appears once for each source row that it matches."""
         path = F.col(self.names.file_path)
         return self.frame.filter(path.isNotNull() if paths is None else path.isin(*paths))
 
@@ -60,16 +59,16 @@ class KeptJoin:
         return self.frame.filter(F.col(self.names.file_path).isNull()).drop(self.names.clause)
 
     def release(self) -> None:
-        """Give back the memory and disk that the rows take."""
+        """Free the memory and disk that the rows take."""
         self.rdd.unpersist(False)
 
 
 def join_in_one_task(
     target: DataFrame, source: MaterializedSource, condition: Column, how: Literal["inner", "left", "right", "full"]
 ) -> DataFrame:
-    """Join both sides so that Spark shuffles neither.
+    """Join both sides without a shuffle or a broadcast, in the target's order.
 
-    Nor does it broadcast one, and the target's order stays; unless the source's query has a hint for another join.
+    A join hint in the source's query overrides this.
     """
     rows, strategy = source.frame.coalesce(1), source.join_strategy
     if strategy is None or (strategy == BROADCAST and how in ("right", "full")):  # these can't broadcast the source
@@ -78,7 +77,7 @@ def join_in_one_task(
 
 
 def join_and_keep(merge: MergeContext) -> KeptJoin:
-    """Join the source with the candidate files and keep what is needed of them."""
+    """Join the source with the candidate files and keep the rows that later steps need."""
     names, transaction = merge.names, merge.transaction
     target, tracking = transaction.target.with_row_tracking(positions_in(merge, merge.candidates))
     joined = join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))

@@ -1,12 +1,11 @@
-"""Merges that are sure to touch all candidate files: source and files are joined once, and what comes out is written.
+"""Merges that are expected to touch all candidate files: join source and files once, and write the result directly.
 
-Where a large source updates whatever it matches, nearly every candidate file is touched, and the search for touched
-files finds out at the price of a second join what was clear before. The same goes for a source that replaces much of a
-few files, and for a small merge whose keys lead to one file, which spends its time on planning and starting jobs. Here
-the new files are written first and looked at then: what they must be is counted in the pass that writes them. If the
-counts say anything but that every candidate file was touched and no target row matched twice, what was written is
-deleted. Where no row was taken at all, it is known then that there is nothing but to append the source; else the merge
-takes its two phases.
+If a large source updates every row that it matches, nearly every candidate file is touched, and searching for touched
+files costs a second join without new information. The same is true for a source that replaces most of a few files,
+and for a small merge whose keys lead to one file, which spends its time on planning and starting jobs. This strategy
+writes the new files first and checks them afterwards, with counts from the same pass. Unless every candidate file was
+touched and no target row matched twice, the new files are deleted. If no row was taken at all, only the source is
+appended; otherwise the merge takes its two phases.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _log = logging.getLogger(__name__)
 
 _EXPECTED = "every candidate file is expected to be touched"
 
-#: So many rows of candidate files, at most, for each row of the source.
+#: Maximum candidate rows per source row.
 _TARGET_ROWS_FOR_ONE = 4
 
-#: Nothing is kept here, so several times as much is joined as where the join is kept.
+#: Nothing is kept here, so the limit is several times that of a kept join.
 _TIMES_OF_KEPT = 4
 
-#: A broadcast source takes the place of a search up to so many rows of the candidate files. To count what is written
-#: takes longer for each row than to search it, but a search takes planning and starting jobs first.
+#: Maximum candidate rows for which a broadcast replaces the search. Counting written rows takes longer per row than
+#: searching them, but a search must plan and start jobs first.
 _MOST_ROWS_OF_BROADCAST = 1_000_000
 
-#: From so many bytes of candidate files on, two tasks make up for the job that broadcasts the source to them.
+#: From this size of candidate files on, two tasks make up for the job that broadcasts the source to them.
 _BYTES_FOR_ONE_TASK = 2 * 1024 * 1024
 
 
@@ -66,11 +65,10 @@ class OnePass:
     executor = "ClassicMergeExecutor"
 
     def fits(self, facts: Facts) -> str | None:
-        """Whether to expect that every candidate file is touched, and the new files follow from one join alone.
+        """Whether every candidate file is expected to be touched, so that one join yields the new files.
 
-        A source that is broadcast to many rows is not meant: with it the search for touched files shuffles nothing.
-        Unless little is written for nothing, should a file not be touched after all, there must be a source row for
-        every few rows of the files.
+        A source that is broadcast to many rows doesn't qualify: its search for touched files shuffles nothing.
+        Unless a wrong guess would write little in vain, there must be a source row for every few rows of the files.
         """
         if not (facts.source_is_read and facts.shortcuts) or facts.limits_changes:
             return None
@@ -90,7 +88,7 @@ class OnePass:
         return _EXPECTED if is_most and (_is_moderate(facts) or is_shuffled_update) else None
 
     def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
-        """What two phases find: only the pass itself, which writes, could tell that it doesn't hold."""
+        """Preview with two phases: only the pass itself, which writes, could show that it doesn't apply."""
         found = TwoPhase().preview(merge, facts, reason, explain=explain)
         if found.num_touched_files < merge.candidates.count:
             return found
@@ -116,7 +114,7 @@ class OnePass:
 
 
 def _is_quickly_broadcast(facts: Facts) -> bool:
-    """Whether the source is broadcast, to so few rows that all of them may be written for nothing."""
+    """Whether the source is broadcast, and the rows are few enough to risk writing them in vain."""
     return (
         facts.source_is_broadcast
         and not facts.inserts
@@ -138,11 +136,11 @@ def _reason(merge: MergeContext, facts: Facts, num_touched: int) -> str:
 
 @dataclass(frozen=True)
 class WrittenAtOnce:
-    """What came of one pass.
+    """The result of one pass.
 
-    :param written: the new files; None when there are none, since no clause took a row of the target.
+    :param written: the new files; None if no clause took a row of the target.
     :param rows_of_clause: target rows that each clause took, in the order of the clauses' numbers.
-    :param inserted_rows: rows that insert clauses made in the new files.
+    :param inserted_rows: rows that insert clauses added to the new files.
     """
 
     written: WrittenFiles | None
@@ -153,7 +151,7 @@ class WrittenAtOnce:
 def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None:
     """Join source and candidate files and write the new files.
 
-    :return: None when the merge must take its two phases; nothing that was written here is left then.
+    :return: None if the merge must take its two phases; the files written here are deleted then.
     """
     rows, counted = _joined(merge, facts)
     try:
@@ -161,7 +159,7 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
         actions = raises_merge_errors(merge.write.write_files)(_new_rows(merge, observed), input_bytes=num_bytes)
     except MergeExecutionError as error:
-        # An ambiguous match is to be told before any error that a value's expression raises.
+        # An ambiguous match must be reported before any error from a value's expression.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None
     found, written = values(), merge.transaction.written_files(actions)
@@ -176,15 +174,15 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None
 
 
 def _joined(merge: MergeContext, facts: Facts) -> tuple[DataFrame, list[Any]]:
-    """Target rows beside the source rows they match, unmatched source rows if they may be inserted, and aggregates."""
+    """Target rows joined with their source rows, unmatched source rows if they may be inserted, and aggregates."""
     names = merge.names
     is_one_file = merge.candidates.count == 1
-    # Paths are long, and each row is joined with its own.
+    # A hash instead of the path: every joined row carries it, and paths are long.
     file = F.lit(0) if is_one_file else F.xxhash64(F.input_file_name())
     target = merge.transaction.target.frame(merge.candidates).select("*", file.alias(names.file_path))
     rows = _with_clauses(merge, _join(merge, facts, target))
     clause, inserted = F.col(names.clause), F.col(names.insert_clause)
-    # Two paths of one hash would make it fewer than the files, which is safe.
+    # A hash collision would make this fewer than the files, which is safe.
     files = F.size(F.collect_set(F.when(clause > 0, F.col(names.file_path))))
     return rows, [
         *clause_counts(merge, clause),
@@ -198,7 +196,7 @@ def _join(merge: MergeContext, facts: Facts, target: DataFrame) -> DataFrame:
     """All rows of the target, and of the source if they may be inserted; shuffled only if both sides are large."""
     source, condition = merge.source, merge.statement.condition
     if merge.insert_clauses:
-        # No broadcast can tell which source rows match nothing.
+        # A broadcast join cannot find the source rows that match nothing.
         if _is_moderate(facts):
             return join_in_one_task(target, source, condition, "full")
         return target.join(source.frame, condition, "full")
@@ -208,7 +206,7 @@ def _join(merge: MergeContext, facts: Facts, target: DataFrame) -> DataFrame:
 
 
 def _with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:
-    """The rows of a join, numbered by the clause that takes a target row and by the one that inserts a source row.
+    """The rows of a join, with the number of the clause that takes the target row or inserts the source row.
 
     :param joined: rows of target and source; ``names.file_path`` is NULL in source rows that match nothing, and
         ``names.source_row_id`` in such target rows.
@@ -224,9 +222,9 @@ def _with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:
 
 
 def _new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """The rows to write in place of the target's and what insert clauses make of the source's.
+    """The rows that replace the target's rows, and the rows that insert clauses make from source rows.
 
-    :param rows: as :func:`_with_clauses` gives them.
+    :param rows: the result of :func:`_with_clauses`.
     :return: columns of the final schema; with change data the change rows too, and ``_change_type``.
     """
     names, changes = merge.names, merge.transaction.writes_change_data

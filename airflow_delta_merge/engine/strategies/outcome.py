@@ -1,4 +1,4 @@
-"""What strategies give back."""
+"""What strategies return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Outcome:
     """What a strategy has written.
 
     :param actions: JVM sequence of the file actions to commit.
-    :param reason: how the merge went about its work, and why, in a sentence.
+    :param reason: how the merge worked and why, in one sentence.
     :param num_touched_files: files with a row that a clause takes.
     """
 

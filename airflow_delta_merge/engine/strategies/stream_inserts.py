@@ -1,8 +1,7 @@
-"""Inserts of a source that is written as it is read, and not kept.
+"""Inserts a source that is written while it is read, without keeping it.
 
-To keep the source tells which files can hold its keys, and spares their rows' comparison with it. Where there are no
-files, where all are read in no time, or where a large source's keys may be in any of them, that is not worth a job of
-its own and the rows' memory.
+Keeping the source shows which files can hold its keys, so fewer rows are compared. That is not worth an extra job and
+the memory if the table has no files, if reading all of them is fast, or if a large source's keys may be in any file.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ LARGE_SOURCE = (
     "only insert clauses and a large source whose keys may be in any file: what is left of it is appended as it is read"
 )
 
-#: Spark takes what it knows nothing of for 8 exabytes. This is more than enough not to bring tasks together.
+#: Spark assumes 8 exabytes for an unknown size. This cap is still large enough to keep tasks from being merged.
 _MOST_BYTES = 1 << 50
 
-#: A table that is so many times as large as what is joined once is read whole for a source that is no smaller.
+#: A table up to this many times the small-merge size is read in full if the source is at least as large.
 _TIMES_FOR_LARGE_SOURCE = 4
 
 
@@ -47,11 +46,11 @@ class StreamInserts:
             return None
         if not (facts.only_inserts if facts.table_files else facts.inserts_all):
             return None
-        # Values of partition columns keep merges of other partitions out of conflicts, so they must be known. Rows that
-        # get identity values are shuffled to as many tasks as their size asks for.
+        # Partition values in the source prevent conflicts between merges of different partitions, so the source must be
+        # read first. Rows with identity values are shuffled into tasks by their size, which must be known.
         if facts.is_partition_a_key or facts.generates_identity:
             return None
-        if not facts.collects_statistics:  # these tell how many rows were written
+        if not facts.collects_statistics:  # they count the written rows
             return None
         if not facts.table_files:
             return FIRST_LOAD
@@ -66,7 +65,7 @@ class StreamInserts:
 
     def run(self, merge: StartedMerge, facts: Facts, reason: str) -> Outcome:
         with merge.recorded("materializeSource"):
-            pass  # as Delta does for a source that it finds need not be kept
+            pass  # Delta records the step even if it does not materialize the source
         step: MergeStep = "writeInsertsOnlyWhenNoMatchedClauses"
         if not facts.only_inserts:  # into a table without files
             record_operation(merge.gateway, merge.statement, "findTouchedFiles")
@@ -79,9 +78,9 @@ class StreamInserts:
 
 
 def _is_table_small(facts: Facts) -> bool:
-    """Whether to read the whole table takes no longer than to keep the source, by what is known of both.
+    """Whether reading the whole table should take no longer than keeping the source.
 
-    Spark may take the source for far larger than it is, so that the table must be one that is read soon in any case.
+    Spark may overestimate the source's size by far, so the table must be fast to read in any case.
     """
     if facts.table_rows is None or facts.table_rows > MOST_ROWS:
         return False
@@ -93,18 +92,18 @@ def _is_table_small(facts: Facts) -> bool:
 def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
     """The source rows that match no row of the table, each computed once; sets the metrics of files.
 
-    For a table with files Delta's metric ``numSourceRows`` is counted as they are computed, as the built-in MERGE does.
+    For a table with files, Delta's metric ``numSourceRows`` counts them while they are computed, as in Delta's MERGE.
     """
     statement, transaction = merge.statement, merge.transaction
-    # They count as read, so that of two first loads at a time one is in conflict with the other.
+    # They count as read, so that two concurrent first loads conflict.
     candidates = candidate_files(statement, transaction, statement.target_only_conjuncts)
     set_skipping_metrics(merge, candidates)
     source = statement.source_frame()
     if reason == FIRST_LOAD:
         return source
     counted = statement.counting_rows(source, "numSourceRows")
-    # Constants of a source that isn't kept reach the scan of the target, where Spark compares them with Parquet's
-    # statistics as they are: wrong for texts that are no UTF-8, and for what some writers write there.
+    # Constants of a source that isn't kept are pushed down to the scan of the target, where Spark compares them with
+    # Parquet's raw statistics: wrong for texts that are not UTF-8, and for the statistics of some writers.
     target = transaction.target.frame(candidates, reads_all_rows=True)
     if reason == SMALL_TABLE:
         target = F.broadcast(target)
@@ -112,7 +111,7 @@ def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
 
 
 def _set_source_metrics(merge: StartedMerge, reason: str) -> None:
-    """Set the number of source rows, once their unmatched ones were computed."""
+    """Set the number of source rows, after the unmatched rows were computed."""
     if reason == FIRST_LOAD:
         merge.metrics.set(numSourceRows=merge.metrics.values["numTargetRowsInserted"])
     else:

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class TwoPhase:
-    """Finds the rows that clauses take, then writes: every merge that no other strategy fits."""
+    """Finds the rows that clauses take, then writes. Used for every merge that no other strategy fits."""
 
     executor = "ClassicMergeExecutor"
 
@@ -88,19 +88,17 @@ class ClassicMergeExecutor:
     """Merges in two phases.
 
     Phase 1, :meth:`find_touched_files`: join the source with the candidate files, reading only the columns that
-    the conditions need, and decide for each target row which clause takes it. The matches are kept, and counted by
-    Spark into one row a task: pairs, distinct target rows (a bitmap of row numbers), rows of each clause and the paths
-    of the files that these are in. That tells the touched files, the ambiguity error and all row metrics. A file is
-    touched only if a clause takes one of its rows; pairs for which every condition is false touch nothing
-    (delta-io/delta#1812).
+    the conditions need, and decide for each target row which clause takes it. The matches are kept. Spark counts them
+    into one row per task: pairs, distinct target rows (a bitmap of row numbers), rows of each clause and the paths of
+    their files. These give the touched files, the ambiguity error and all row metrics. A file is touched only if a
+    clause takes one of its rows; pairs for which every condition is false touch nothing (delta-io/delta#1812).
 
-    Phase 2, :meth:`write_all_changes`: read the touched files whole, beside each row the source row it matches,
-    and write updated and unmodified rows in the files' own order; a small source is broadcast, so that no target
-    row is shuffled. With deletion vectors only new versions of rows are written, and the old ones are marked
-    straight from the matches; where the new versions come from the source alone, the target isn't read again.
-    Source rows that appear in no match are inserted.
+    Phase 2, :meth:`write_all_changes`: read the touched files in full, join each row with its source row, and write
+    updated and unmodified rows in the files' own order. A small source is broadcast, so no target row is shuffled. With
+    deletion vectors only new versions of rows are written, and the old ones are marked straight from the matches; where
+    the new versions come from the source alone, the target isn't read again. Source rows without a match are inserted.
 
-    Where source and candidate files are small the join of phase 1 is kept with all columns, and phase 2 writes from it
+    If source and candidate files are small, the join of phase 1 is kept with all columns, and phase 2 writes from it
     (:mod:`~airflow_delta_merge.engine.strategies.kept_join`).
     """
 
@@ -112,8 +110,8 @@ class ClassicMergeExecutor:
     def find_touched_files(self) -> TouchedFiles:
         """Find the files to rewrite and count the rows of each clause.
 
-        :raises MergeExecutionError: when several source rows match one target row and it is not clear what
-            becomes of it (Delta's DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE).
+        :raises MergeExecutionError: when several source rows match one target row and the result would be ambiguous
+            (Delta's DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE).
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
@@ -165,7 +163,7 @@ class ClassicMergeExecutor:
 
     @property
     def _deletes_all_matched(self) -> bool:
-        """A single unconditional delete: it does not matter how many source rows match the deleted row."""
+        """Whether there is only an unconditional delete: it doesn't matter how many source rows match a deleted row."""
         matched = self._merge.clauses_of("matched")
         return len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None
 
@@ -176,9 +174,9 @@ class ClassicMergeExecutor:
         return tuple(rows)
 
     def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
-        """Write the new versions of rows and what is inserted, and take the old versions out.
+        """Write the new versions of rows and the inserted rows, and remove the old versions.
 
-        The metrics of :func:`~airflow_delta_merge.engine.changes.count_rows` must have been set.
+        The metrics of :func:`~airflow_delta_merge.engine.changes.count_rows` must have been set before.
 
         :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
         """
@@ -195,14 +193,14 @@ class ClassicMergeExecutor:
             return merge.gateway.concat(added, remove_files(merge, touched.files))
 
     def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
-        """Copy the touched files natively and write only what is new, or let Spark rewrite them whole."""
+        """Copy the touched files natively and write only new rows, or let Spark rewrite the files in full."""
         written = self._write_beside_copies(touched) if touched.keeps_rest else None
         return self._write_rows(replace(touched, keeps_rest=False)) if written is None else written
 
     def _write_beside_copies(self, touched: TouchedFiles) -> JavaObject | None:
-        """Write what is new while the touched files are copied; None, and nothing is left, if they can't be.
+        """Write new rows while the touched files are copied; None if they can't be copied, with nothing left behind.
 
-        Spark waits for the copies only if it reads the old values of taken rows, which their pass keeps.
+        Spark waits for the copies only if it needs the old values of taken rows, which the copying pass keeps.
         """
         merge, keep = self._merge, self._reads_taken_rows(touched)
         with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
@@ -217,13 +215,13 @@ class ClassicMergeExecutor:
             return merge.gateway.concat(written, copied)
 
     def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
-        """Whether the new versions need the old rows to be read again."""
+        """Whether writing the new versions must read the old rows again."""
         if not self.writes_new_versions(touched) or touched.kept is not None:
             return False
         return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
 
     def told(self, touched: TouchedFiles) -> str:
-        """How this merge goes about its work, and why, in a sentence."""
+        """How this merge works and why, in one sentence."""
         if not touched.files.count:
             return untouched_reason(self._merge)
         how = "which are copied without these rows" if touched.keeps_rest else "which are rewritten"
@@ -239,13 +237,13 @@ class ClassicMergeExecutor:
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
 
     def writes_new_versions(self, touched: TouchedFiles) -> bool:
-        """Whether Spark writes rows of the touched files: not if the rest stays and nothing is updated."""
+        """Whether Spark writes rows of the touched files. It doesn't if the rest stays and nothing is updated."""
         merge = self._merge
         updates = bool(merge.clauses_that("update"))
         return not touched.keeps_rest or updates or merge.transaction.writes_change_data
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
-        """Write new versions of rows and what is inserted; give the actions that add them."""
+        """Write new versions of rows and inserted rows. Returns the actions that add them."""
         merge = self._merge
         if merge.insert_clauses and self._updates_from_source_alone(touched) and can_meet_source_once(merge, touched):
             return self._write_from_source(touched)
@@ -260,13 +258,13 @@ class ClassicMergeExecutor:
         return merge.gateway.seq([]) if is_nothing else self._write(touched, rows, inserted)
 
     def _set_added(self, touched: TouchedFiles, actions: JavaObject) -> None:
-        """Set the metrics of added files, of copies, too."""
+        """Set the metrics of added files, including copies."""
         written = self._merge.transaction.written_files(actions)
         set_written_metrics(self._merge, written)
         self._merge.metrics.set(numTargetRowsInserted=self._num_inserted(written.added, touched))
 
     def _write_from_source(self, touched: TouchedFiles) -> JavaObject:
-        """Write updates and inserts, which are both made of source rows."""
+        """Write updates and inserts, both made from source rows."""
         merge = self._merge
         most_rows = max(merge.source.num_rows, touched.num_pairs)
         return merge.write.write_files(
@@ -277,7 +275,7 @@ class ClassicMergeExecutor:
     def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
         merge, files = self._merge, touched.files
         if rows is not None and not touched.keeps_rest:
-            # Several pairs may have one source row, so this is rough.
+            # Several pairs may share one source row, so this is an estimate.
             num_inserted = max(0, merge.source.num_rows - touched.num_pairs)
             return merge.write.write_rewritten(
                 rows,
@@ -297,7 +295,7 @@ class ClassicMergeExecutor:
         return files.num_bytes * sum(touched.rows_of_clause) // files.num_rows if files.num_rows else files.num_bytes
 
     def new_versions(self, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:
-        """The rows to write in place of those that are taken out, and the columns by which the table tracks them."""
+        """The rows that replace the removed ones, and the row tracking columns."""
         merge = self._merge
         if self._updates_from_source_alone(touched):
             return updates_of_matches(merge, touched), []
