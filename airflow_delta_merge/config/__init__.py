@@ -1,8 +1,8 @@
-"""What a merge shall do: :class:`MergeConfig`, its target, source and clauses, or a :class:`MergeStatement`.
+"""The description of a merge: :class:`MergeConfig` with target, source and clauses, or a :class:`MergeStatement`.
 
-All are frozen and checked when they are built, so a DAG with a wrong merge fails while it is parsed. They turn
-into JSON and back (for the road from the operator to the Spark job) and into a ``MERGE`` statement, which
-Delta's own analyzer resolves. Conditions and values are SQL expressions, names are data: names are always quoted.
+All are frozen and checked when they are built, so a DAG with an invalid merge fails while it is parsed. They can be
+converted to JSON and back (for the way from the operator to the Spark job) and to a ``MERGE`` statement, which Delta's
+own analyzer resolves. Conditions and values are SQL expressions. Names are data and always quoted.
 """
 
 from __future__ import annotations

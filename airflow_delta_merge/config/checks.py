@@ -1,4 +1,4 @@
-"""Checks that all parts of a config share; each error is a :class:`MergeConfigError` in a sentence."""
+"""Checks that all parts of a config share. Each error is a :class:`MergeConfigError`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart
 
-#: Version of the JSON that configs turn into.
+#: Version of the configs' JSON format.
 CONFIG_VERSION = 1
 
 
 def check_version(data: Mapping[str, Any]) -> None:
     if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
         raise MergeConfigError(
-            f"This config has version {data['version']!r}, this package reads version {CONFIG_VERSION}: "
-            "use the same release on both ends."
+            f"This config has version {data['version']!r}, but this package reads version {CONFIG_VERSION}. "
+            "Use the same release on both ends."
         )
 
 
@@ -36,7 +36,7 @@ def require_text(value: Any, what: str) -> str:
 
 
 def option_text(value: Any) -> str:
-    """An option's or a property's value as Spark reads it."""
+    """The value of an option or a property in Spark's text form."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -54,4 +54,4 @@ def check_keys(
 
 def check_null_keys(value: Any) -> None:
     if value not in ("allow", "fail"):
-        raise MergeConfigError(f"null_keys is {value!r}; it can be: allow, fail.")
+        raise MergeConfigError(f"null_keys must be allow or fail, got {value!r}.")

@@ -15,7 +15,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 
 class ClauseKind(StrEnum):
-    """When a clause applies, in the order in which the MERGE grammar wants the kinds."""
+    """When a clause applies, in the order that the MERGE grammar requires."""
 
     MATCHED = "matched"
     NOT_MATCHED = "not_matched"
@@ -23,7 +23,7 @@ class ClauseKind(StrEnum):
 
 
 class ClauseAction(StrEnum):
-    """What a clause does to the rows it takes."""
+    """What a clause does to its rows."""
 
     UPDATE = "update"
     UPDATE_ALL = "update_all"
@@ -42,14 +42,14 @@ _ACTIONS_WITH_VALUES = (ClauseAction.UPDATE, ClauseAction.INSERT)
 
 @dataclass(frozen=True)
 class MergeClause:
-    """One ``WHEN … THEN …`` of a merge; build it by the ``when_…`` functions, which read like the statement.
+    """One ``WHEN … THEN …`` of a merge. Build it with the ``when_…`` functions, which read like the statement.
 
     :param kind: when the clause applies.
     :param action: what it does.
     :param values: pairs of (column, SQL expression) of an ``update`` or ``insert``; empty for all other actions.
         A column may be a struct's field (``address.city``), for updates.
-    :param condition: a further SQL condition, or None.
-    :param except_columns: columns that an ``update_all`` leaves as they are, or an ``insert_all`` leaves out.
+    :param condition: an additional SQL condition, or None.
+    :param except_columns: columns that an ``update_all`` doesn't change or an ``insert_all`` leaves out.
     """
 
     kind: ClauseKind
@@ -68,10 +68,12 @@ class MergeClause:
             raise MergeConfigError(f"A {kind} clause cannot {action}; it can: {allowed}.")
         if action in _ACTIONS_WITH_VALUES and not self.values:
             raise MergeConfigError(
-                f"The {kind} {action} clause sets no column: give at least one column and its SQL expression."
+                f"The {kind} {action} clause sets no column. Add at least one column with its SQL expression."
             )
         if action not in _ACTIONS_WITH_VALUES and self.values:
-            raise MergeConfigError(f"The {kind} {action} clause takes no columns, but has {len(self.values)}.")
+            raise MergeConfigError(
+                f"The {kind} {action} clause has {len(self.values)} columns, but takes none. Remove them."
+            )
         if self.condition is not None:
             require_text(self.condition, f"the condition of the {kind} {action} clause")
         for column, value in self.values:
@@ -79,7 +81,9 @@ class MergeClause:
             require_text(value, f"the value of column {column!r} in the {kind} {action} clause")
         object.__setattr__(self, "except_columns", column_names(self.except_columns, "except_columns"))
         if self.except_columns and not self.is_star:
-            raise MergeConfigError(f"except_columns goes with update_all and insert_all, not with {action}.")
+            raise MergeConfigError(
+                f"except_columns needs update_all or insert_all, and is not available with {action}."
+            )
 
     @property
     def is_star(self) -> bool:
@@ -87,26 +91,26 @@ class MergeClause:
         return self.action in (ClauseAction.UPDATE_ALL, ClauseAction.INSERT_ALL)
 
     def only_where(self, condition: str) -> MergeClause:
-        """The clause for such rows only."""
+        """The clause restricted to rows that fulfil a condition."""
         both = condition if self.condition is None else f"{condition} AND (\n  {self.condition}\n)"
         return replace(self, condition=both)
 
     def with_columns(self, columns: Sequence[str], source_alias: str) -> MergeClause:
-        """The clause with its star written out for the target's columns, without ``except_columns``.
+        """The clause with its star expanded to the target's columns, without ``except_columns``.
 
         :param columns: the target's columns, unquoted.
-        :raises MergeConfigError: when ``except_columns`` names none of them.
+        :raises MergeConfigError: when ``except_columns`` has a column that the target lacks.
         """
         left_out = {parse_multipart(column)[0].lower() for column in self.except_columns}
         if unknown := sorted(left_out - {column.lower() for column in columns}):
-            raise MergeConfigError(f"except_columns names columns that the target does not have: {', '.join(unknown)}.")
+            raise MergeConfigError(f"except_columns has columns that the target does not have: {', '.join(unknown)}.")
         source = quote_identifier(source_alias)
         taken = [quote_identifier(column) for column in columns if column.lower() not in left_out]
         action = ClauseAction.UPDATE if self.action is ClauseAction.UPDATE_ALL else ClauseAction.INSERT
         return MergeClause(self.kind, action, tuple((each, f"{source}.{each}") for each in taken), self.condition)
 
     def to_sql(self) -> str:
-        """The clause as Spark SQL; each expression ends its own line, so that a comment in it ends there."""
+        """The clause as Spark SQL. Each expression ends its line, so that a comment in it ends there."""
         when = {
             ClauseKind.MATCHED: "WHEN MATCHED",
             ClauseKind.NOT_MATCHED: "WHEN NOT MATCHED",
@@ -133,7 +137,7 @@ class MergeClause:
                 return f"INSERT ({', '.join(columns)}) VALUES (\n  {values}\n)"
 
     def _except_sql(self) -> str:
-        # Spark has no such syntax: the engine writes the star out when it knows the columns; this is for people.
+        # Only for display: Spark has no such syntax, and the engine expands the star when it knows the columns.
         names = ", ".join(quote_multipart(parse_multipart(column)) for column in self.except_columns)
         return f" EXCEPT ({names})" if names else ""
 
@@ -164,7 +168,7 @@ def when_matched_update(*, set: Mapping[str, str], condition: str | None = None)
 
 
 def when_matched_update_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
-    """Update every column of matched rows, but ``except_columns``, with the source's column of the same name."""
+    """Update every column of matched rows except ``except_columns`` with the source's column of the same name."""
     return MergeClause(ClauseKind.MATCHED, ClauseAction.UPDATE_ALL, (), condition, tuple(except_columns))
 
 
@@ -179,7 +183,7 @@ def when_not_matched_insert(*, values: Mapping[str, str], condition: str | None 
 
 
 def when_not_matched_insert_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
-    """Insert source rows that match nothing, every column by name but ``except_columns`` (NULL or their default)."""
+    """Insert source rows that match nothing, all columns by name. ``except_columns`` get NULL or their default."""
     return MergeClause(ClauseKind.NOT_MATCHED, ClauseAction.INSERT_ALL, (), condition, tuple(except_columns))
 
 
@@ -199,4 +203,4 @@ def _enum(enum: type[_E], value: str) -> _E:
     except ValueError:
         allowed = ", ".join(enum)
         name = "kind" if enum is ClauseKind else "action"
-        raise MergeConfigError(f"Unknown clause {name} {value!r}; known are: {allowed}.") from None
+        raise MergeConfigError(f"Unknown clause {name} {value!r}. Use one of: {allowed}.") from None

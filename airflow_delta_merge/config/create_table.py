@@ -1,4 +1,4 @@
-"""What a target looks like that the merge makes when it is missing."""
+"""The definition of a target that the merge creates if it is missing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, qu
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable:
-    """How to make the target as an empty Delta table when it isn't there.
+    """How to create the target as an empty Delta table if it doesn't exist.
 
-    :param columns: its columns with their types, ``NOT NULL`` and ``COMMENT``, no more:
-        ``"id BIGINT NOT NULL, name STRING"``; by default those of the source, which may all be NULL.
-    :param partitioned_by: columns by whose values its files lie in folders.
-    :param cluster_by: columns by which Delta clusters it (liquid clustering).
+    :param columns: its columns with types, ``NOT NULL`` and ``COMMENT`` only:
+        ``"id BIGINT NOT NULL, name STRING"``; by default the source's columns, all nullable.
+    :param partitioned_by: partition columns.
+    :param cluster_by: clustering columns (liquid clustering).
     :param properties: table properties as pairs of (name, value), e.g. ``delta.enableDeletionVectors``.
     """
 
@@ -33,19 +33,19 @@ class CreateTable:
         for name in ("partitioned_by", "cluster_by"):
             object.__setattr__(self, name, column_names(getattr(self, name), f"create_table's {name}"))
         if self.partitioned_by and self.cluster_by:
-            raise MergeConfigError("A table is either partitioned_by or cluster_by, not both.")
+            raise MergeConfigError("create_table has both partitioned_by and cluster_by. Remove one of the two.")
         properties = self.properties.items() if isinstance(self.properties, Mapping) else self.properties
         object.__setattr__(self, "properties", tuple(sorted((str(k), option_text(v)) for k, v in properties)))
 
     @classmethod
     def of(cls, value: CreateTable | bool | Mapping[str, Any]) -> CreateTable | None:
-        """Read it from True (columns as in the source), False (don't make it) or a dict of the parameters."""
+        """Read it from True (the source's columns), False (don't create it) or a dict of the parameters."""
         if isinstance(value, CreateTable):
             return value
         if isinstance(value, bool):
             return cls() if value else None
         if not isinstance(value, Mapping):
-            raise MergeConfigError(f"create_table is True or a dict, not {type(value).__name__}.")
+            raise MergeConfigError(f"create_table must be True or a dict, got {type(value).__name__}.")
         check_keys(value, "create_table", optional=("columns", "partitioned_by", "cluster_by", "properties"))
         return cls(**value)
 
@@ -58,10 +58,10 @@ class CreateTable:
         }
 
     def to_sql(self, target: str, columns: str) -> str:
-        """The statement.
+        """The CREATE TABLE statement.
 
         :param target: the table as SQL.
-        :param columns: its columns as SQL, quoted where they have to be.
+        :param columns: its columns as SQL, quoted where necessary.
         """
         lines = [f"CREATE TABLE IF NOT EXISTS {target} ({columns})", "USING delta"]
         for clause, names in (("PARTITIONED BY", self.partitioned_by), ("CLUSTER BY", self.cluster_by)):

@@ -1,4 +1,4 @@
-"""Which engine merges: this package's, or Delta's own."""
+"""The engine that merges: this package's, or Delta's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MergeEngine(StrEnum):
-    """Who finds the changes and writes them; identity, guards, commit and result are the same by either."""
+    """The engine that finds and writes the changes. Identity, guards, commit and result are the same for both."""
 
     DELTA_MERGE = "delta_merge"
     BUILTIN = "builtin"
@@ -26,16 +26,16 @@ class MergeEngine(StrEnum):
         try:
             return cls(value)
         except ValueError:
-            raise MergeConfigError(f"engine is {value!r}; it can be: {', '.join(cls)}.") from None
+            raise MergeConfigError(f"engine must be one of {', '.join(cls)}, got {value!r}.") from None
 
     def check_options(self, *, update_only_changed: bool, guards: MergeGuards) -> None:
-        """Refuse what only this package's engine can do.
+        """Refuse options that only this package's engine supports.
 
-        :raises MergeConfigError: when an option needs it.
+        :raises MergeConfigError: when such an option is set for Delta's engine.
         """
         if self is MergeEngine.DELTA_MERGE:
             return
         needing = {"update_only_changed": update_only_changed, "expect_source": guards.expect_source is not None}
         for option, is_set in needing.items():
             if is_set:
-                raise MergeConfigError(f'{option} needs this package\'s own engine: leave out it or engine="builtin".')
+                raise MergeConfigError(f'{option} is not available with engine="builtin". Remove one of the two.')

@@ -1,4 +1,4 @@
-"""One merge, written by its user as a ``MERGE`` statement."""
+"""One merge, given as a ``MERGE`` statement."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PART = r"(?:`(?:[^`]|``)+`|[^\s`.;,()]+)"
 _MERGE_INTO = re.compile(
     rf"\bMERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+(?P<target>{_PART}(?:\s*\.\s*{_PART}){{0,2}})", re.IGNORECASE
 )
-# A name in backticks, which stays; a comment or a text, in which no statement begins.
+# A name in backticks, which is kept; a comment or a string, in which no statement begins.
 _NAME_OR_NOISE = re.compile(r"""(`(?:[^`]|``)*`)|--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeStatement:
-    """A ``MERGE INTO`` statement as it stands, for those who have one.
+    """An existing ``MERGE INTO`` statement.
 
     :param sql: the statement, in the dialect of Spark and Delta.
     :param update_only_changed: as for :class:`~airflow_delta_merge.config.MergeConfig`.
     :param guards: as for :class:`~airflow_delta_merge.config.MergeConfig`.
     :param engine: as for :class:`~airflow_delta_merge.config.MergeConfig`.
-    :raises MergeConfigError: when it merges into nothing.
+    :raises MergeConfigError: when the statement has no ``MERGE INTO``.
     """
 
     sql: str
@@ -40,7 +40,7 @@ class MergeStatement:
 
     def __post_init__(self) -> None:
         require_text(self.sql, "sql")
-        # One semicolon at the end is what people type into a console.
+        # Allow a semicolon at the end.
         object.__setattr__(self, "sql", re.sub(r"\s*;?\s*$", "", self.sql))
         object.__setattr__(self, "guards", MergeGuards.of(self.guards))
         object.__setattr__(self, "engine", MergeEngine.of(self.engine))
@@ -52,7 +52,7 @@ class MergeStatement:
         """The table behind ``MERGE INTO``."""
         found = _MERGE_INTO.search(_NAME_OR_NOISE.sub(lambda match: match[1] or " ", self.sql))
         if found is None:
-            raise MergeConfigError(f"sql is a MERGE INTO statement, not {self.sql[:80]!r}.")
+            raise MergeConfigError(f"sql must be a MERGE INTO statement, got {self.sql[:80]!r}.")
         name = re.sub(r"\s*\.\s*(?=(?:[^`]*`[^`]*`)*[^`]*$)", ".", found["target"])
         parts = parse_multipart(name)
         if len(parts) == 2 and parts[0].lower() == "delta":
@@ -76,7 +76,7 @@ class MergeStatement:
     def from_dict(cls, data: Mapping[str, Any]) -> MergeStatement:
         """Read a statement from a dict of JSON types.
 
-        :raises MergeConfigError: for unknown keys, another version, or a statement that is no merge.
+        :raises MergeConfigError: for unknown keys, another version, or a statement that is not a merge.
         """
         optional = ("version", "update_only_changed", "guards", "engine")
         check_keys(data, "statement", required=("sql",), optional=optional)

@@ -1,4 +1,4 @@
-"""The part of a table that one merge is about: a span of a column's values, such as a run's data interval."""
+"""The part of a table that one merge covers: a span of a column's values, such as a run's data interval."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _WHOLE_DAYS = ("date", "string")
 
 @dataclass(frozen=True, kw_only=True)
 class MergeWindow:
-    """Target rows from ``start`` up to, but not including, ``end`` by a column, and the source rows among them.
+    """Target and source rows whose column value is from ``start`` (inclusive) to ``end`` (exclusive).
 
-    The column is one whose value a row keeps: a row that moves into another window is a new one there.
+    A row's value in this column must not change: a row that moves into another window would be a new row there.
 
-    :param column: a column of target and source; rows where it is NULL are in no window.
-    :param start: the first moment, as ISO 8601 text or a datetime; without an offset it is local time of ``timezone``.
-    :param end: the first moment after it, likewise.
-    :param column_type: what the column holds: ``timestamp`` (moments), ``timestamp_ntz`` (local times of ``timezone``),
-        ``date`` (local dates) or ``string`` (local dates as text, ``2024-02-29``).
-    :param timezone: the zone of local times and dates, e.g. ``Europe/Berlin``.
-    :param date_column: for moments and local times: a further column of the target that holds their local date, e.g. a
-        partition column, by which fewer files are searched and writers of different days don't conflict.
-    :raises MergeConfigError: when there is no such span: it is empty, or not of whole local days for a column of dates.
+    :param column: a column of target and source; rows with NULL are in no window.
+    :param start: the start, as ISO 8601 text or a datetime; without an offset it is local time of ``timezone``.
+    :param end: the end, in the same form.
+    :param column_type: the column's content: ``timestamp`` (points in time), ``timestamp_ntz`` (local times of
+        ``timezone``), ``date`` (local dates) or ``string`` (local dates as text, ``2024-02-29``).
+    :param timezone: the time zone of local times and dates, e.g. ``Europe/Berlin``.
+    :param date_column: for timestamps and local times: another column of the target with their local date, e.g. a
+        partition column. Fewer files are searched then, and writers of different days don't conflict.
+    :raises MergeConfigError: when the span is empty, or does not consist of whole local days for a column of dates.
     """
 
     column: str
@@ -46,23 +46,25 @@ class MergeWindow:
             parse_multipart(require_text(name, "a window's column"))
         if self.column_type not in _COLUMN_TYPES:
             raise MergeConfigError(
-                f"A window's column_type is {self.column_type!r}; it can be: {', '.join(_COLUMN_TYPES)}."
+                f"A window's column_type must be one of {', '.join(_COLUMN_TYPES)}, got {self.column_type!r}."
             )
         for name in ("start", "end"):
             object.__setattr__(self, name, self._moment(name).isoformat())
         if self._local("start") >= self._local("end") or self._moment("start") >= self._moment("end"):
             raise MergeConfigError(
-                f"The window from {self.start} to {self.end} is empty: its end must be after its start, also "
-                f"by the local times of {self.timezone}."
+                f"The window from {self.start} to {self.end} is empty. Its end must be after its start, also in local "
+                f"time of {self.timezone}."
             )
         if self.column_type in _WHOLE_DAYS:
             if self.date_column is not None:
-                raise MergeConfigError("A window's date_column goes with a column of moments, not with one of dates.")
+                raise MergeConfigError(
+                    "A window's date_column is only available for a column of timestamps, not of dates. Remove it."
+                )
             for name in ("start", "end"):
                 if self._local(name).time() != time_of_day.min:
                     raise MergeConfigError(
-                        f"The window from {self.start} to {self.end} is not of whole days in {self.timezone}, but "
-                        f"{self.column} holds dates: give the timezone of these days, or a schedule of days."
+                        f"The window from {self.start} to {self.end} has no whole days in {self.timezone}, "
+                        f"but {self.column} holds dates. Set the timezone of these days, or use a daily schedule."
                     )
 
     @classmethod
@@ -71,7 +73,7 @@ class MergeWindow:
         if isinstance(value, MergeWindow):
             return value
         if not isinstance(value, Mapping):
-            raise MergeConfigError(f"A window is a dict of column, start and end, not {type(value).__name__}.")
+            raise MergeConfigError(f"A window must be a dict of column, start and end, got {type(value).__name__}.")
         required = ("column", "start", "end")
         check_keys(value, "window", required=required, optional=tuple(each.name for each in fields(cls))[3:])
         return cls(**value)
@@ -80,13 +82,13 @@ class MergeWindow:
         return asdict(self)
 
     def source_condition(self) -> str:
-        """Which source rows are inside, in SQL."""
+        """The SQL condition for source rows in the window."""
         return self._span(self.column)
 
     def target_condition(self, alias: str) -> str:
-        """Which target rows are inside, in SQL.
+        """The SQL condition for target rows in the window.
 
-        :param alias: the target's, quoted.
+        :param alias: the target's alias, quoted.
         """
         span = self._span(self.column, f"{alias}.")
         if self.date_column is None:
@@ -112,23 +114,23 @@ class MergeWindow:
                 return quote_text(local.date().isoformat())
 
     def _local(self, which: str) -> datetime:
-        """Local time of the zone, without an offset."""
+        """Local time in the window's time zone, without an offset."""
         return self._moment(which).astimezone(self._zone()).replace(tzinfo=None)
 
     def _moment(self, which: str) -> datetime:
-        """The moment in UTC."""
+        """The point in time in UTC."""
         value = getattr(self, which)
         if not isinstance(value, datetime):
             if not str(value).strip():
                 raise MergeConfigError(
-                    f"The window has no {which}: this run has no data interval, as runs that are triggered by hand or "
-                    "by assets. Give start and end, or use a schedule with intervals."
+                    f"The window has no {which}: this run has no data interval, like all runs triggered manually or by "
+                    "assets. Set start and end, or use a schedule with intervals."
                 )
             try:
                 value = datetime.fromisoformat(str(value).strip())
             except ValueError as error:
                 raise MergeConfigError(
-                    f"The window's {which} is {value!r}; write a moment like 2024-02-29T00:00:00+01:00."
+                    f"The window's {which} must be a timestamp like 2024-02-29T00:00:00+01:00, got {value!r}."
                 ) from error
         zone = self._zone()
         return (value if value.tzinfo else value.replace(tzinfo=zone)).astimezone(ZoneInfo("UTC"))
@@ -138,7 +140,7 @@ class MergeWindow:
             return ZoneInfo(require_text(self.timezone, "a window's timezone"))
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise MergeConfigError(
-                f"There is no timezone {self.timezone!r}; write it like Europe/Berlin or UTC."
+                f"There is no timezone {self.timezone!r}. Write it like Europe/Berlin or UTC."
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Several source rows with one key: which of them is merged."""
+"""Chooses one of several source rows with the same key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TIES = "`_source_dedupe_ties_`"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceDedupe:
-    """Which of several source rows with the same key is merged: the one with the greatest values.
+    """Merges only the source row with the greatest values for each key.
 
-    :param latest_by: source columns, the first one counts most; NULL is the least.
-    :param on_ties: several rows with the same key and the same values: ``fail``, or ``pick`` any of them.
+    :param latest_by: source columns, most significant first; NULL is the least value.
+    :param on_ties: for several rows with the same key and the same values: ``fail``, or ``pick`` any of them.
     """
 
     latest_by: tuple[str, ...]
@@ -28,9 +28,9 @@ class SourceDedupe:
     def __post_init__(self) -> None:
         object.__setattr__(self, "latest_by", column_names(self.latest_by, "source_dedupe's latest_by"))
         if not self.latest_by:
-            raise MergeConfigError("source_dedupe needs latest_by: the columns that tell the latest row of a key.")
+            raise MergeConfigError("source_dedupe needs latest_by, the columns that determine the latest row of a key.")
         if self.on_ties not in ("fail", "pick"):
-            raise MergeConfigError(f"source_dedupe's on_ties is {self.on_ties!r}; it can be: fail, pick.")
+            raise MergeConfigError(f"source_dedupe's on_ties must be fail or pick, got {self.on_ties!r}.")
 
     def to_dict(self) -> dict[str, Any]:
         return {"latest_by": list(self.latest_by), "on_ties": self.on_ties}
@@ -46,9 +46,9 @@ class SourceDedupe:
         return cls(latest_by=(value,) if isinstance(value, str) else tuple(value))
 
     def to_sql(self, relation: str, keys: Sequence[str], *, null_safe: bool) -> str:
-        """A query that gives the rows of ``relation`` without the outdated ones.
+        """A query for the rows of ``relation`` without the outdated ones.
 
-        Without ``null_safe`` rows with a NULL in a key match nothing, so none of them is another's duplicate.
+        Without ``null_safe``, rows with a NULL key match nothing, so they have no duplicates.
         """
         quoted = [quote_multipart(parse_multipart(key)) for key in keys]
         latest = ", ".join(f"{quote_multipart(parse_multipart(column))} DESC NULLS LAST" for column in self.latest_by)

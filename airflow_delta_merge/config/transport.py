@@ -1,4 +1,4 @@
-"""Merges as JSON and back, for the road from the operator to the Spark job; and as SQL, for people."""
+"""Converts merges to JSON and back, for the way from the operator to the Spark job, and to SQL, for display."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def to_json(merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeS
 
 
 def from_json(text: str) -> MergeConfig | MergeStatement | list[MergeConfig | MergeStatement]:
-    """Read what :func:`to_json` wrote.
+    """Restore it from :func:`to_json`.
 
-    :raises MergeConfigError: when the text is no JSON object or array, of another release, or no merge.
+    :raises MergeConfigError: when the text is not a JSON object or array, from another release, or not a merge.
     """
     try:
         data = json.loads(text)
     except ValueError as error:
         raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
     if data == []:
-        raise MergeConfigError("The merge config is an empty JSON array, one merge is needed at least.")
+        raise MergeConfigError("The merge config is an empty JSON array. It needs at least one merge.")
     return [_merge(each) for each in data] if isinstance(data, list) else _merge(data)
 
 
 def statements_to_sql(merges: Sequence[MergeConfig | MergeStatement]) -> str:
-    """The statements of one merge or several, as a person would write them into one file."""
+    """The statements of one or several merges, as in one SQL file."""
     return ";\n\n".join(merge.to_sql() for merge in merges)
 
 
 def _merge(data: Any) -> MergeConfig | MergeStatement:
     if not isinstance(data, dict):
-        raise MergeConfigError(f"The merge config is a JSON {type(data).__name__}, an object is needed.")
+        raise MergeConfigError(f"The merge config must be a JSON object, got {type(data).__name__}.")
     return MergeStatement.from_dict(data) if "sql" in data else MergeConfig.from_dict(data)

@@ -1,1 +1,1 @@
-"""What Airflow connections say: where Spark runs, what a merge may do, and access to object stores."""
+"""Reads Airflow connections: where Spark runs, what a merge may do, and how to access object stores."""

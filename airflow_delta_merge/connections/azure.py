@@ -1,4 +1,4 @@
-"""Access to Azure's storage by an Airflow connection, for Spark (``abfss://``) and for ``deltalake``.
+"""Access to Azure's storage through an Airflow connection, for Spark (``abfss://``) and for ``deltalake``.
 
 The connection has type ``wasb`` or ``adls``, with the fields of Airflow's Microsoft provider. Hadoop's ABFS driver
 signs in, and renews its tokens while a merge runs.
@@ -19,13 +19,13 @@ _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
 class AzureAccess:
     """A storage account and how to sign in to it: by account key, shared access signature or client.
 
-    Without any of them, the machine that runs Spark signs in by its workload identity or its managed identity.
+    Without any of them, the machine that runs Spark signs in with its workload identity or its managed identity.
 
     :param account: the storage account's name.
     :param account_key: the account's key, in base 64.
     :param sas_token: a shared access signature.
     :param tenant_id: the tenant of the service principal, or of the workload identity.
-    :param client_id: the service principal's application id; without a secret that of an identity of the machine.
+    :param client_id: the service principal's application id; without a secret, the id of the machine's identity.
     :param client_secret: the service principal's secret.
     """
 
@@ -38,9 +38,9 @@ class AzureAccess:
 
     @classmethod
     def of(cls, conn_id: str) -> AzureAccess:
-        """Read it from a connection, and have Airflow mask its secrets.
+        """Read it from a connection, and make Airflow mask its secrets.
 
-        :raises StoreAccessError: when there is no such connection, or it asks for what isn't done.
+        :raises StoreAccessError: when there is no such connection, or it needs something unsupported.
         """
         connection = _AzureConnection.of(conn_id, "Azure", parameter="azure_conn_id", types=("wasb", "adls"))
         access = connection.access()
@@ -89,7 +89,7 @@ class AzureAccess:
 
 
 class _AzureConnection(ConnectionFields):
-    """By the names of Airflow's Microsoft provider, and in the order in which it looks at the fields."""
+    """Reads the fields with the names and the precedence of Airflow's Microsoft provider."""
 
     def access(self) -> AzureAccess:
         if text := self.text("connection_string"):
@@ -116,7 +116,7 @@ class _AzureConnection(ConnectionFields):
         return AzureAccess(account=account, client_id=client_id, tenant_id=tenant_id)
 
     def _account(self) -> str | None:
-        """The storage account's name, by the host, which may be an address; else, with type ``wasb``, by the login."""
+        """The storage account's name from the host, which may be a URL; else, with type ``wasb``, from the login."""
         host = self.connection.host or ""
         name = (urlsplit(host).hostname or "" if "://" in host else host).partition(".")[0]
         if not name and self.connection.conn_type == "wasb" and not self.text("tenant_id"):
@@ -136,7 +136,7 @@ class _AzureConnection(ConnectionFields):
 
     @staticmethod
     def _of_sas_token(account: str | None, token: str) -> AzureAccess:
-        """A token may be given with the address that it is for."""
+        """Read a token, which may include its URL."""
         if token.startswith("https://"):
             address = urlsplit(token)
             account, token = (address.hostname or "").partition(".")[0], address.query

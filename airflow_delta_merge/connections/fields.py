@@ -1,4 +1,4 @@
-"""The fields of an Airflow connection to an object store, checked as they are read."""
+"""Reads and checks the fields of an Airflow connection to an object store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConnectionFields:
     """Reads a connection's fields.
 
     :param connection: the connection.
-    :param kind: whose it is, for messages: ``AWS``.
+    :param kind: the provider's name, for messages: ``AWS``.
     """
 
     connection: Connection
@@ -26,18 +26,20 @@ class ConnectionFields:
     def of(cls, conn_id: str, kind: str, *, parameter: str, types: tuple[str, ...]) -> Self:
         """Find a connection.
 
-        :param parameter: what names the connection, for messages: ``aws_conn_id``.
-        :param types: the connection types that it may have.
-        :raises StoreAccessError: when there is none, or it is of another type.
+        :param parameter: the parameter that names the connection, for messages: ``aws_conn_id``.
+        :param types: the allowed connection types.
+        :raises StoreAccessError: when there is no such connection, or it has another type.
         """
         try:
             connection = BaseHook.get_connection(conn_id)
         except AirflowNotFoundException as error:
-            raise StoreAccessError(f"There is no Airflow connection {conn_id!r}, which {parameter} names.") from error
+            raise StoreAccessError(
+                f"There is no Airflow connection {conn_id!r}, which {parameter} names. Create it or fix {parameter}."
+            ) from error
         if connection.conn_type not in types:
             raise StoreAccessError(
-                f"The connection {conn_id!r}, which {parameter} names, is of type {connection.conn_type!r}; it must be "
-                f"of type {' or '.join(map(repr, types))}."
+                f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "
+                f"type {' or '.join(map(repr, types))}."
             )
         return cls(connection, kind)
 
@@ -47,34 +49,34 @@ class ConnectionFields:
         return extra
 
     def object(self, name: str, parent: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """A field that is a JSON object, of the extra or of an object in it; an empty one if it isn't there."""
+        """A JSON object in the extra, or in an object of it; empty if it is missing."""
         value = (self.extra if parent is None else parent).get(name) or {}
         if not isinstance(value, Mapping):
-            raise self.refused(f"has a {name} that is no JSON object")
+            raise self.refused(f"has a {name} that is not a JSON object")
         return value
 
     def value(self, name: str, parent: Mapping[str, Any] | None = None) -> Any:
-        """A field of the extra, or of an object in it; None if it is empty or isn't there.
+        """A field of the extra, or of an object in it; None if it is empty or missing.
 
-        Older releases of Airflow's forms keep a field as ``extra__<type>__<name>``.
+        Older releases of Airflow store a form's field as ``extra__<type>__<name>``.
         """
         fields = self.extra if parent is None else parent
         return fields.get(name) or fields.get(f"extra__{self.connection.conn_type}__{name}") or None
 
     def text(self, name: str, parent: Mapping[str, Any] | None = None) -> str | None:
-        """As :meth:`value`, of a field that must be a text."""
+        """Like :meth:`value`, for a field that must be a string."""
         value = self.value(name, parent)
         if value is not None and not isinstance(value, str):
-            raise self.refused(f"has a {name} that is no text")
+            raise self.refused(f"has a {name} that is not a string")
         return value
 
     def refused(self, why: str) -> StoreAccessError:
-        """The error that says why the connection can't be used."""
+        """An error that says why the connection can't be used."""
         return StoreAccessError(f"The {self.kind} connection {self.connection.conn_id!r} {why}.")
 
 
 def mask(*secrets: str | None) -> None:
-    """Have Airflow mask secrets wherever they would be shown; None is none."""
+    """Make Airflow mask these secrets; None is ignored."""
     for secret in secrets:
         if secret:
             mask_secret(secret)

@@ -1,4 +1,4 @@
-"""Access to Google Cloud Storage by an Airflow connection, for Spark (``gs://``) and for ``deltalake``.
+"""Access to Google Cloud Storage through an Airflow connection, for Spark (``gs://``) and for ``deltalake``.
 
 The connection has the fields of Airflow's Google provider. Google's driver for Hadoop signs in, and renews its tokens
 while a merge runs.
@@ -13,11 +13,11 @@ from typing import Any
 
 from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
-# Ways to sign in that Airflow's provider has and the driver hasn't.
+# Ways to sign in that Airflow's provider supports and the driver doesn't.
 _NOT_FOLLOWED = ("credential_config_file", "key_secret_name", "idp_issuer_url")
 _OF_A_KEY = ("client_email", "private_key", "private_key_id")
 _DRIVER = {
-    # Hadoop's own defaults are for its own driver: they name its classes, and sizes in a form that this one can't read.
+    # Hadoop's defaults are for its own driver: they name its classes and have sizes in a form that this one can't read.
     "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
     "fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
     "fs.gs.block.size": str(64 << 20),
@@ -29,13 +29,13 @@ _DRIVER = {
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleAccess:
-    """How to sign in. Without a key, the machine that runs Spark signs in by its service account.
+    """How to sign in. Without a key, the machine that runs Spark signs in with its service account.
 
-    :param project: the project that is billed.
-    :param key: a service account's key, as Google gives it out.
-    :param key_path: the path of a file with such a key, on each machine that asks.
-    :param impersonates: the service account that is asked for in the name of the former.
-    :param is_anonymous: whether nobody signs in.
+    :param project: the project to bill.
+    :param key: a service account's key, as Google issues it.
+    :param key_path: the path of a file with such a key, on each machine that signs in.
+    :param impersonates: the service account to impersonate.
+    :param is_anonymous: whether to access storage without signing in.
     """
 
     project: str | None = None
@@ -46,9 +46,9 @@ class GoogleAccess:
 
     @classmethod
     def of(cls, conn_id: str) -> GoogleAccess:
-        """Read it from a connection, and have Airflow mask its key.
+        """Read it from a connection, and make Airflow mask its key.
 
-        :raises StoreAccessError: when there is no such connection, or it asks for what isn't done.
+        :raises StoreAccessError: when there is no such connection, or it needs something unsupported.
         """
         access = _GoogleConnection.of(
             conn_id, "Google", parameter="gcp_conn_id", types=("google_cloud_platform",)
@@ -87,22 +87,22 @@ class GoogleAccess:
 
 
 class _GoogleConnection(ConnectionFields):
-    """By the names that Airflow's Google provider gives to its fields."""
+    """Reads the fields with the names of Airflow's Google provider."""
 
     def access(self) -> GoogleAccess:
         for name in _NOT_FOLLOWED:
             if self.text(name):
                 raise self.refused(
-                    f"has a {name}, which Google's driver for Hadoop doesn't know: give keyfile_dict or key_path, or "
-                    "neither for the service account of the machine where Spark runs"
+                    f"has a {name}, which Google's driver for Hadoop doesn't support. Set keyfile_dict or key_path, or "
+                    "neither to use the service account of the machine where Spark runs"
                 )
         if self.value("is_anonymous"):
             return GoogleAccess(project=self.text("project"), is_anonymous=True)
         key, key_path = self._key(), self.text("key_path")
         if key and key_path:
-            raise self.refused("has both a keyfile_dict and a key_path")
+            raise self.refused("has both a keyfile_dict and a key_path. Remove one of the two")
         if key_path and not key_path.endswith(".json"):
-            raise self.refused("has a key_path that is no .json file")
+            raise self.refused("has a key_path that is not a .json file")
         return GoogleAccess(project=self.text("project"), key=key, key_path=key_path, impersonates=self._impersonated())
 
     def _key(self) -> Mapping[str, Any] | None:
@@ -111,16 +111,16 @@ class _GoogleConnection(ConnectionFields):
             try:
                 key = json.loads(key)
             except ValueError as error:
-                raise self.refused("has a keyfile_dict that is no JSON") from error
+                raise self.refused("has a keyfile_dict that is not JSON") from error
         if key is None:
             return None
         if not isinstance(key, Mapping) or not all(isinstance(key.get(name), str) for name in _OF_A_KEY):
             raise self.refused(f"has a keyfile_dict without {', '.join(_OF_A_KEY)}, which a service account's key has")
-        return {**key, "private_key": key["private_key"].replace("\\n", "\n")}  # as the provider takes it
+        return {**key, "private_key": key["private_key"].replace("\\n", "\n")}  # as the provider does
 
     def _impersonated(self) -> str | None:
         chain = self.value("impersonation_chain")
         accounts = [each.strip() for each in chain.split(",")] if isinstance(chain, str) else list(chain or [])
         if len(accounts) > 1:
-            raise self.refused("has an impersonation_chain of several accounts, of which the driver takes one")
+            raise self.refused("has an impersonation_chain of several accounts, but the driver supports only one")
         return str(accounts[0]) if accounts else None

@@ -1,4 +1,4 @@
-"""Access to S3 by an Airflow connection of type ``aws``, for Spark (``s3a://``) and for ``deltalake``."""
+"""Access to S3 through an Airflow connection of type ``aws``, for Spark (``s3a://``) and for ``deltalake``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
-# By these Airflow's own hook gets other credentials than those that stand in the connection.
+# Fields with which Airflow's own hook gets other credentials than the connection's.
 _OTHER_CREDENTIALS = ("role_arn", "assume_role_kwargs", "profile_name", "session_kwargs")
-# What S3A can say of a role that it assumes by itself, by the names of ``assume_role_kwargs``.
+# Fields of ``assume_role_kwargs`` that S3A supports for a role that it assumes itself.
 _OF_A_ROLE = frozenset({"ExternalId", "RoleSessionName", "DurationSeconds", "Policy"})
 _MACHINE_CREDENTIALS = (
     "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider,"
@@ -27,12 +27,12 @@ class AssumedRole:
     """A role that S3A assumes itself, on the driver and on each executor, and renews before its keys expire.
 
     :param arn: the role's ARN.
-    :param session_name: what its sessions are called.
-    :param external_id: what the role's owner asks for.
-    :param duration_seconds: how long its keys hold.
-    :param policy: a policy that narrows it, as JSON.
+    :param session_name: the name of its sessions.
+    :param external_id: the external id that the role's owner requires.
+    :param duration_seconds: how long its keys are valid.
+    :param policy: a policy that restricts it, as JSON.
     :param endpoint: the host of AWS's Security Token Service.
-    :param region: the region for which requests to that are signed.
+    :param region: the region for signing requests to that service.
     """
 
     arn: str
@@ -58,17 +58,17 @@ class AssumedRole:
 
 @dataclass(frozen=True, kw_only=True)
 class S3Access:
-    """Who asks which S3, and how.
+    """Credentials and address of an S3.
 
-    Without keys whoever asks takes what its machine gives: the environment, or the role of the instance.
+    Without keys, the client uses its machine's credentials: the environment, or the role of the instance.
 
     :param access_key: the access key's id.
     :param secret_key: the secret access key.
-    :param session_token: what goes with temporary keys.
+    :param session_token: the session token of temporary keys.
     :param region: e.g. ``eu-central-1``.
-    :param endpoint_url: where S3 is, if it isn't Amazon's.
-    :param path_style: whether the bucket stands in the path of an address, not in its host.
-    :param role: a role that is assumed by these keys.
+    :param endpoint_url: the URL of an S3 that isn't Amazon's.
+    :param path_style: whether the bucket is in the URL's path, not in its host.
+    :param role: a role to assume with these keys.
     """
 
     access_key: str | None = field(default=None, repr=False)
@@ -81,14 +81,13 @@ class S3Access:
 
     @classmethod
     def of(cls, conn_id: str, *, assumes_role: bool = False) -> S3Access:
-        """Read it from a connection, and have Airflow mask its keys.
+        """Read it from a connection's fields, and make Airflow mask its keys.
 
-        It is read by its fields. One that asks for other credentials than those that stand in it, by a role or a
-        profile, signs in by the hook of Airflow's Amazon provider, where that is installed.
+        If the connection uses other credentials, through a role or a profile, the hook of Airflow's Amazon provider
+        signs in, if that provider is installed.
 
-        :param assumes_role: whether whoever asks S3 can assume a plain role by itself, as S3A can; then nobody signs in
-            here.
-        :raises StoreAccessError: when there is no such connection, it asks for what isn't done, or can't sign in.
+        :param assumes_role: whether the client can assume a plain role itself, as S3A can; no sign-in is needed then.
+        :raises StoreAccessError: when there is no such connection, it needs something unsupported, or can't sign in.
         """
         access = _AwsConnection.of(conn_id, "AWS", parameter="aws_conn_id", types=("aws",)).access(
             assumes_role=assumes_role
@@ -106,7 +105,7 @@ class S3Access:
             "endpoint.region": self.region,
             "path.style.access": str(self.path_style).lower(),
         }
-        # Only these: Hadoop's default would go on to whatever else it finds on the driver's machine.
+        # Only these providers: Hadoop's default would fall back to other credentials on the driver's machine.
         by_keys = _SESSION_CREDENTIALS if self.session_token else _KEY_CREDENTIALS
         if self.role:
             settings |= self.role.spark_properties()
@@ -131,19 +130,19 @@ class S3Access:
 
 
 class _AwsConnection(ConnectionFields):
-    """By the names that Airflow's Amazon provider gives to its fields."""
+    """Reads the fields with the names of Airflow's Amazon provider."""
 
     def access(self, *, assumes_role: bool) -> S3Access:
         if self.object("config_kwargs").get("signature_version"):
-            raise self.refused("has a signature_version in its config_kwargs, which isn't followed here")
+            raise self.refused("has a signature_version in its config_kwargs, which is not supported. Remove it")
         if self.extra.get("verify") not in (None, "", True):
             raise self.refused(
-                "has verify set, which Spark's S3A driver doesn't know: put the certificate into Java's truststore"
+                "has verify set, which Spark's S3A driver doesn't support. Add the certificate to Java's truststore"
             )
         access_key, secret_key = self._keys()
         endpoint_url = self.text("endpoint_url", self._service_config()) or self.text("endpoint_url")
         if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
-            raise self.refused("has an endpoint_url that doesn't begin with http:// or https://")
+            raise self.refused("has an endpoint_url that doesn't start with http:// or https://")
         region, session_token = self.text("region_name"), self.text("aws_session_token")
         role = self._plain_role() if assumes_role else None
         asked_for = next((name for name in _OTHER_CREDENTIALS if self.extra.get(name)), None)
@@ -160,45 +159,44 @@ class _AwsConnection(ConnectionFields):
         )
 
     def _plain_role(self) -> AssumedRole | None:
-        """The role, if keys or the machine may assume it without anything that only Airflow's provider knows."""
-        arn, told = self.text("role_arn"), self.object("assume_role_kwargs")
+        """The role, if S3A can assume it without features of Airflow's provider."""
+        arn, arguments = self.text("role_arn"), self.object("assume_role_kwargs")
         method = self.extra.get("assume_role_method") or "assume_role"
         endpoint = self.text("endpoint_url", self.object("sts", self.object("service_config"))) or ""
         if (
             arn is None
             or method != "assume_role"
             or any(self.extra.get(name) for name in ("profile_name", "session_kwargs"))
-            or not _OF_A_ROLE.issuperset(told)
-            or not re.fullmatch("(https://)?[^:/]*/?", endpoint)  # S3A takes a host alone
+            or not _OF_A_ROLE.issuperset(arguments)
+            or not re.fullmatch("(https://)?[^:/]*/?", endpoint)  # S3A accepts only a host
         ):
             return None
         region = self.text("region_name")
         of_region = f"sts.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}" if region else None
         return AssumedRole(
             arn=arn,
-            session_name=told.get("RoleSessionName") or _session_name(f"Airflow_{self.connection.conn_id}"),
-            external_id=told.get("ExternalId"),
-            duration_seconds=told.get("DurationSeconds"),
-            policy=told.get("Policy"),
+            session_name=arguments.get("RoleSessionName") or _session_name(f"Airflow_{self.connection.conn_id}"),
+            external_id=arguments.get("ExternalId"),
+            duration_seconds=arguments.get("DurationSeconds"),
+            policy=arguments.get("Policy"),
             endpoint=endpoint.removeprefix("https://").rstrip("/") or of_region or "sts.amazonaws.com",
             region=region or "us-east-1",
         )
 
     def _signed_in(self, asked_for: str) -> tuple[str, str, str | None, str | None]:
-        """Access key, secret key, session token and region as Airflow's Amazon provider gets them."""
+        """Access key, secret key, session token and region from Airflow's Amazon provider."""
         try:
             from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
         except ImportError as error:
             raise self.refused(
-                f"has a {asked_for}, which Airflow's Amazon provider follows: install "
-                "apache-airflow-providers-amazon, this package's extra amazon; or put keys into it, or let it name "
-                "none and give the role to the machine where Spark runs"
+                f"has a {asked_for}, which needs Airflow's Amazon provider. Install apache-airflow-providers-amazon "
+                "(this package's extra amazon), set keys, or set none and give the role to the machine where Spark runs"
             ) from error
         try:
             session = AwsBaseHook(aws_conn_id=self.connection.conn_id, client_type="s3").get_session()
             credentials = session.get_credentials().get_frozen_credentials()
-        except Exception as error:  # of boto, of the provider, of whatever it asks
-            raise self.refused(f"could not sign in by its {asked_for}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # from boto, the provider or a service
+            raise self.refused(f"could not sign in with its {asked_for}: {type(error).__name__}: {error}") from error
         return credentials.access_key, credentials.secret_key, credentials.token, session.region_name
 
     def _keys(self) -> tuple[str | None, str | None]:
@@ -207,8 +205,8 @@ class _AwsConnection(ConnectionFields):
             keys = self.text("aws_access_key_id"), self.text("aws_secret_access_key")
         if None in keys and (keys != (None, None) or self.extra.get("aws_session_token")):
             raise self.refused(
-                "has only a part of its keys: it needs the access key's id (login) and the secret access key "
-                "(password), or neither for those of the machine"
+                "has only some of its keys. Set the access key's id (login) and the secret access key (password), or "
+                "neither to use the machine's"
             )
         return keys
 
@@ -216,13 +214,13 @@ class _AwsConnection(ConnectionFields):
         return self.object("s3", self.object("service_config"))
 
     def _path_style(self, endpoint_url: str | None) -> bool:
-        """By botocore's rule: at an endpoint of one's own unless told otherwise, at Amazon's only when told."""
+        """Whether to use path style, by botocore's rule: at custom endpoints by default, at Amazon's only if set."""
         style = self.object("s3", self.object("config_kwargs")).get("addressing_style", "auto")
         if style not in ("auto", "path", "virtual"):
-            raise self.refused("has an addressing_style that is none of auto, path and virtual")
+            raise self.refused("has an addressing_style that is not auto, path or virtual")
         return style == "path" or (style == "auto" and endpoint_url is not None)
 
 
 def _session_name(text: str) -> str:
-    """A text as a role's session may be called."""
+    """A text with only the characters that a role's session name allows."""
     return re.sub(r"[^\w+=,.@-]", "", text, flags=re.ASCII)[:64]

@@ -1,4 +1,4 @@
-"""Which values of a task's arguments are secrets, for Airflow to mask."""
+"""Finds secrets among a task's arguments, for Airflow to mask."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import mask_secret, redact
 
-# What Spark itself takes for a secret (spark.redaction.regex), and how storage drivers name theirs: keys and shared
-# access signatures of Azure accounts, private keys. But not the names of classes and files that go with them.
+# Spark's own pattern for secrets (spark.redaction.regex), and the names of storage drivers' secrets: keys and shared
+# access signatures of Azure accounts, private keys. Excluded below: names of related classes and files.
 _SECRET_NAME = re.compile(
     r"secret|password|passwd|passphrase|token|credential|\bsas\b|(access|account|private|api)[._-]?key", re.IGNORECASE
 )
 _MASK = "***"
-# Inside a text: name=value in the query of a URL, in a JDBC URL or in a connection string; and user:password@host.
+# In a text: name=value in the query of a URL, in a JDBC URL or in a connection string; and user:password@host.
 _NAME_AND_VALUE = re.compile(r"(?:^|[?&;])\s*([\w.-]+)\s*=\s*([^&;\s'\"`]+)")
 _PASSWORD_OF_USER = re.compile(r"://[^/@:\s]*:([^/@\s]+)@")
 _NAME_IN_TEXT = re.compile(r"^(sig|pwd)$|signature$", re.IGNORECASE)
@@ -23,10 +23,10 @@ _NO_SECRET_NAME = re.compile(r"(provider|type|class|enabled|impl|file|path|expir
 
 
 def mask_secrets(*arguments: Any) -> None:
-    """Let Airflow mask the secrets among these values, wherever it would show them.
+    """Make Airflow mask the secrets among these values.
 
-    These are the values in (nested) dicts whose name looks like a secret's, and parts of any text: what follows
-    ``password=``, ``sig=``, ``token=``, ``AccountKey=`` and their like in a URL, a path or a connection string.
+    These are values in (nested) dicts whose name looks like a secret's, and parts of any text: the values of
+    ``password=``, ``sig=``, ``token=``, ``AccountKey=`` and the like in a URL, a path or a connection string.
     """
     for argument in arguments:
         for value in _secrets(argument):
@@ -39,7 +39,7 @@ def holds_secrets(options: Mapping[str, Any]) -> list[str]:
 
 
 def masked_parts(values: Any) -> Iterator[str]:
-    """What Airflow, in this process, masks of the texts in (nested) dicts and lists: so that another one can."""
+    """The parts of texts in (nested) dicts and lists that Airflow masks in this process, to mask them in another."""
     if isinstance(values, Mapping):
         for item in values.values():
             yield from masked_parts(item)
@@ -74,5 +74,5 @@ def _secrets_in_text(text: str) -> Iterator[str]:
     found = [value for name, value in _NAME_AND_VALUE.findall(text) if _is_secret(name) or _NAME_IN_TEXT.search(name)]
     for value in [*found, *_PASSWORD_OF_USER.findall(text)]:
         yield value
-        if (decoded := unquote(value)) != value:  # as drivers tell it
+        if (decoded := unquote(value)) != value:  # drivers may print it decoded
             yield decoded

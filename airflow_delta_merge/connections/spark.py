@@ -1,4 +1,4 @@
-"""What a merge takes from its connection, which is of Airflow's type ``spark`` or of the type ``delta_merge``."""
+"""Reads a merge's connection, of Airflow's type ``spark`` or of the type ``delta_merge``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECTION_TYPE = "delta_merge"
 DEFAULT_CONNECTION = "spark_default"
 LOCAL_MASTER = "local[*]"
 
-#: The fields that name connections to stores, with the drivers that reach these.
+#: The fields that name connections to stores, with the drivers for these stores.
 _STORES = {"aws_conn_id": S3A, "azure_conn_id": ABFS, "gcp_conn_id": GCS}
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
@@ -33,28 +33,28 @@ log = logging.getLogger(__name__)
 
 
 def find_connection(conn_id: str) -> Connection:
-    """Get a connection, or for a ``spark_default`` that isn't there one to this machine.
+    """Get a connection. A missing ``spark_default`` becomes a connection to this machine.
 
-    :raises SparkConnectionError: when any other connection isn't there.
+    :raises SparkConnectionError: when any other connection is missing.
     """
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         if conn_id != DEFAULT_CONNECTION:
-            # Not an AirflowException, which Airflow's Spark hook would take for leave to use YARN.
+            # Not an AirflowException: Airflow's Spark hook would then fall back to YARN.
             raise SparkConnectionError(
-                f"There is no Airflow connection {conn_id!r}: create it, or leave conn_id away to run Spark on "
-                "this machine."
+                f"There is no Airflow connection {conn_id!r}. Create it, or remove conn_id to run Spark on this "
+                "machine."
             ) from error
         return Connection(conn_id=conn_id, conn_type="spark", host=LOCAL_MASTER)
 
 
 def as_spark_connection(connection: Connection) -> Connection:
-    """A connection as Airflow's Spark hook reads it: one of type ``delta_merge`` turned into one of type ``spark``."""
+    """A connection for Airflow's Spark hook: one of type ``delta_merge`` is converted to type ``spark``."""
     if connection.conn_type != CONNECTION_TYPE:
         return connection
     extra = connection.extra_dejson
-    # Only this: what is called namespace there is Kubernetes', and the rest comes by ConnectionSettings.
+    # Only this field: that hook's namespace is Kubernetes', and ConnectionSettings reads the rest.
     deploy_mode = {"deploy-mode": extra["deploy-mode"]} if extra.get("deploy-mode") else {}
     return Connection(
         conn_id=connection.conn_id,
@@ -67,19 +67,19 @@ def as_spark_connection(connection: Connection) -> Connection:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """What the extra of a connection says to a merge; ``conf``, ``jars`` and ``namespace`` with type ``delta_merge``.
+    """The settings in a connection's extra; ``conf``, ``jars`` and ``namespace`` only with type ``delta_merge``.
 
     :param conf: Spark properties.
     :param jars: further jars, comma-separated.
-    :param namespace: stands in front of the merge's application id, in place of ``[delta_merge] namespace``.
-    :param history_server_url: where Spark's history server is, e.g. ``http://spark-history:18080``.
-    :param commit_url: the address of a commit, with ``{table}`` and ``{version}`` in it.
-    :param stores: the connections by which Spark reaches object stores.
-    :param store_drivers: the drivers whose jars go with each merge.
-    :param s3_single_writer: whether somebody makes sure that no two drivers commit to a table in S3 at a time, so that
-        stores can be used that don't refuse the second writer.
+    :param namespace: prefix of the merge's application id, instead of ``[delta_merge] namespace``.
+    :param history_server_url: the URL of Spark's history server, e.g. ``http://spark-history:18080``.
+    :param commit_url: the URL of a commit, with ``{table}`` and ``{version}`` as placeholders.
+    :param stores: the connections that Spark uses for object stores.
+    :param store_drivers: the drivers whose jars are shipped with each merge.
+    :param s3_single_writer: whether the user guarantees that no two drivers commit to a table in S3 at the same time.
+        This allows stores that can't refuse the second writer.
     :param result_path: for deploy mode cluster: the folder for results, as a URI.
-    :param resource_manager: for deploy mode cluster on YARN: the address of the ResourceManager's web application.
+    :param resource_manager: for deploy mode cluster on YARN: the URL of the ResourceManager's web application.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -95,9 +95,9 @@ class ConnectionSettings:
 
     @classmethod
     def of(cls, connection: Connection) -> ConnectionSettings:
-        """Read them from a connection, and have Airflow mask the secrets among the Spark properties.
+        """Read them from a connection, and make Airflow mask the secrets among the Spark properties.
 
-        :raises SparkConnectionError: when it says what is not understood.
+        :raises SparkConnectionError: when the extra has unknown or invalid fields.
         """
         extra = connection.extra_dejson
         stores = {name: _text(connection, extra, name) for name in _STORES}
@@ -119,7 +119,7 @@ class ConnectionSettings:
         if unknown := sorted(set(extra) - set(_EXTRAS)):
             raise SparkConnectionError(
                 f"The connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}. Known are: "
-                f"{', '.join(_EXTRAS)}; whatever else Spark shall know goes into conf."
+                f"{', '.join(_EXTRAS)}. Put other Spark properties into conf."
             )
         conf = _conf(connection, extra)
         mask_secrets(conf)
@@ -134,15 +134,15 @@ class ConnectionSettings:
 def _conf(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
     conf = extra.get("conf") or {}
     if not isinstance(conf, dict):
-        # A text would stand in Airflow's UI with all its secrets: it hides values by the names of their keys.
+        # Airflow's UI would show a string with all its secrets: it hides values by the names of their keys.
         raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a conf that is no JSON object: write it as "
+            f"The connection {connection.conn_id!r} has a conf that is not a JSON object. Write it as "
             '{"spark.some.property": "value"}.'
         )
     for name, value in conf.items():
         if not isinstance(value, (str, int, float)):
             raise SparkConnectionError(
-                f"The connection {connection.conn_id!r} has a conf whose {name} is neither text, number nor boolean."
+                f"The connection {connection.conn_id!r} has a conf whose {name} is not a string, number or boolean."
             )
     return {name: option_text(value) for name, value in conf.items()}
 
@@ -150,7 +150,7 @@ def _conf(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
 def _text(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
     value = extra.get(name)
     if value is not None and not isinstance(value, str):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is no text.")
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a string.")
     return value.strip() or None if value else None
 
 
@@ -159,7 +159,7 @@ def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, defaul
     if value in (None, ""):  # left empty in the form
         return default
     if not isinstance(value, bool):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is no boolean.")
+        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a boolean.")
     return value
 
 
@@ -167,39 +167,40 @@ def _uri(connection: Connection, extra: Mapping[str, Any], name: str) -> str | N
     uri = _text(connection, extra, name)
     if uri is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]+", uri):
         raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a {name} that is no URI of a folder: give e.g. "
+            f"The connection {connection.conn_id!r} has a {name} that is not the URI of a folder. Write it like "
             "hdfs:///airflow/results, s3a://bucket/results or file:///shared/results."
         )
     return uri
 
 
 def _resource_manager(connection: Connection, extra: Mapping[str, Any]) -> str | None:
-    """The address by the name and in the forms that Airflow's Spark provider has for it."""
+    """The ResourceManager's URL, with the name and the forms that Airflow's Spark provider uses."""
     address = _text(connection, extra, "yarn_resourcemanager_webapp_address")
     if address is None:
         return None
     address = address if "://" in address else f"http://{address}"
     if not address.startswith(("http://", "https://")):
         raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address that is no web address."
+            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address that is not a web "
+            "address."
         )
-    if "@" in address:  # it would stand in error messages, and with deferred tasks in Airflow's database
+    if "@" in address:  # it would appear in error messages, and with deferred tasks in Airflow's database
         raise SparkConnectionError(
             f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address with a user or password "
-            "in it, by which YARN's REST API isn't asked: give the bare address, e.g. http://rm.internal:8088."
+            "in it, which YARN's REST API doesn't use. Set the bare address, e.g. http://rm.internal:8088."
         )
     return address.rstrip("/")
 
 
 def _web_address(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
-    """An address for a link; a wrong one gives no link, but is no reason for a merge to fail."""
+    """A URL for a link. An invalid one gives no link, but must not fail the merge."""
     address = extra.get(name)
     if not address:
         return None
     if isinstance(address, str) and address.startswith(("http://", "https://")):
         return address
     log.warning(
-        "The connection %r has a %s that doesn't begin with http:// or https://, so it is left unused.",
+        "The connection %r has a %s that doesn't start with http:// or https://. It is ignored.",
         connection.conn_id,
         name,
     )

@@ -1,4 +1,4 @@
-"""The Airflow connections by which a merge, a sensor or a watcher reaches object stores."""
+"""The Airflow connections that a merge, a sensor or a watcher uses for object stores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow_delta_merge.connections.s3 import S3Access
 
 @dataclass(frozen=True, kw_only=True)
 class StoreConnections:
-    """The names of connections; None leaves a store to properties, options and the machine.
+    """The names of connections. Without one, a store uses properties, options and the machine's credentials.
 
-    They are read on each use, so secrets stay in Airflow.
+    Connections are read at each use, so secrets stay in Airflow.
 
     :param aws_conn_id: a connection of type ``aws``, for S3.
-    :param azure_conn_id: one of type ``wasb`` or ``adls``, for Azure's storage.
-    :param gcp_conn_id: one of type ``google_cloud_platform``, for Google Cloud Storage.
+    :param azure_conn_id: a connection of type ``wasb`` or ``adls``, for Azure's storage.
+    :param gcp_conn_id: a connection of type ``google_cloud_platform``, for Google Cloud Storage.
     """
 
     aws_conn_id: str | None = None
@@ -26,7 +26,7 @@ class StoreConnections:
     gcp_conn_id: str | None = None
 
     def spark_properties(self) -> dict[str, str]:
-        """Spark properties of the stores, including secrets: for the private properties file only.
+        """Spark properties of the stores. They include secrets, so they belong only into the private properties file.
 
         :raises StoreAccessError: when a connection can't be used.
         """

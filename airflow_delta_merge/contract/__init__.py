@@ -1,1 +1,1 @@
-"""What the two sides of a Spark application say to each other: the standard library only, as it travels to Spark."""
+"""The data that Airflow and the Spark job exchange. It is shipped to Spark, so it uses only the standard library."""

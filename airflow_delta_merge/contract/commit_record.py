@@ -1,6 +1,6 @@
-"""What a merge leaves in its own commit: :class:`CommitRecord`, JSON in the commit's ``userMetadata``.
+"""The record of a merge in its own commit: :class:`CommitRecord`, JSON in the commit's ``userMetadata``.
 
-So the result of a merge can be read from the Delta log by anything, with or without Spark:
+Any program can read the result of a merge from the Delta log, with or without Spark:
 ``CommitRecord.from_user_metadata(commit["userMetadata"])``. It imports neither Airflow nor pyspark.
 """
 
@@ -16,22 +16,22 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 
 RECORD_VERSION = 1
-#: The key of ours in ``userMetadata``; what the session's own userMetadata says stands beside it.
+#: Our key in ``userMetadata``, beside the session's own value.
 RECORD_KEY = "airflow_delta_merge"
 USER_KEY = "user_metadata"
-#: Longest record, in characters; one that would be longer leaves out single metrics and durations.
+#: Longest record, in characters; longer ones are written without metrics and durations.
 RECORD_LENGTH = 32 * 1024
 _LONGEST_USER_METADATA = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """One merge as its commit tells it.
+    """One merge as recorded in its commit.
 
-    :param identity: who merged.
+    :param identity: identifies the merge.
     :param config_digest: SHA-256 of the merge's config (or statement), in hex.
-    :param result: what the merge did. A commit can't know its own version nor how long it takes: ``version`` is None
-        and the durations ``commit`` and ``total`` are missing until :meth:`result_of` fills in the version.
+    :param result: the merge's result. A commit can't know its own version or duration: ``version`` is None until
+        :meth:`result_of` sets it, and the durations ``commit`` and ``total`` are missing.
     """
 
     identity: MergeIdentity
@@ -41,7 +41,7 @@ class CommitRecord:
     def to_user_metadata(self, user_metadata: str | None = None) -> str:
         """The commit's ``userMetadata``.
 
-        :param user_metadata: what it would be without this package; kept under a key of its own.
+        :param user_metadata: the value without this package; kept under a separate key.
         """
         record = self._to_dict(self.result)
         if len(json.dumps(record)) > RECORD_LENGTH:
@@ -59,9 +59,9 @@ class CommitRecord:
 
     @classmethod
     def from_user_metadata(cls, text: str | None) -> CommitRecord | None:
-        """Read a commit's ``userMetadata``; None when it holds no record of this package.
+        """Read a commit's ``userMetadata``; None if it has no record of this package.
 
-        :raises MergeResultError: when the record is not one that this version understands.
+        :raises MergeResultError: when this version can't read the record.
         """
         if not text or RECORD_KEY not in text:
             return None
@@ -76,17 +76,17 @@ class CommitRecord:
     def _from_dict(cls, record: Mapping[str, Any]) -> CommitRecord:
         if record.get("record_version") != RECORD_VERSION:
             raise MergeResultError(
-                f"A merge recorded in the Delta log has version {record.get('record_version')!r:.80}, this package "
-                f"reads version {RECORD_VERSION}: use the same release for all tries of a merge."
+                f"The record of a merge in the Delta log has version {record.get('record_version')!r:.80}, but this "
+                f"package reads version {RECORD_VERSION}. Use the same release for all tries of a merge."
             )
         names = ("application_id", "generation", "task_instance")
         digest, result = record.get("config_digest"), record.get("result")
         if not isinstance(digest, str) or not isinstance(result, dict):
-            raise MergeResultError("A merge recorded in the Delta log lacks its config digest or its result.")
+            raise MergeResultError("The record of a merge in the Delta log lacks its config digest or its result.")
         try:
             identity = MergeIdentity.from_dict({name: record[name] for name in names if name in record})
         except DeltaMergeError as error:
-            raise MergeResultError(f"A merge recorded in the Delta log can't be read: {error}") from error
+            raise MergeResultError(f"The record of a merge in the Delta log can't be read: {error}") from error
         return cls(identity=identity, config_digest=digest, result=MergeResult.from_dict(result))
 
     def result_of(self, version: int) -> MergeResult:

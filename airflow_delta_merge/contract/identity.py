@@ -1,6 +1,6 @@
-"""Who a merge is: the application id and generation by which a table knows whether it was committed before.
+"""The identity of a merge: application id and generation. From them a table knows whether it was already committed.
 
-Travels to Spark as a py-file, so it imports neither Airflow nor pyspark.
+This module is shipped to Spark as a py-file, so it imports neither Airflow nor pyspark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_delta_merge.exceptions import MergeConfigError
 #: Longest application id, in characters (all ASCII): each table keeps one for every task instance that merged into it.
 APPLICATION_ID_LENGTH = 250
 
-#: How often a merge is computed and its commit tried, by default, before other writers' commits make it fail.
+#: Default number of attempts to compute and commit a merge before conflicts with other writers make it fail.
 MAX_COMMIT_ATTEMPTS = 5
 _LARGEST_GENERATION = 2**63 - 1  # Delta keeps it as a long
 _HASH_DIGITS = 32
@@ -29,10 +29,10 @@ _UNCOUNTED = _THOUSAND - 1
 def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1, namespace: str = "") -> str:
     """The application id of a task instance: ``airflow:<namespace>/<DAG>/<task>/<run>/<map index>``.
 
-    All but letters, digits and a few harmless signs are percent-encoded in each part, so no two task instances have
-    the same id. One that would be longer than :data:`APPLICATION_ID_LENGTH` is cut and gets a SHA-256 after ``#``.
+    Each part is percent-encoded except for letters, digits and a few harmless characters, so no two task instances have
+    the same id. An id longer than :data:`APPLICATION_ID_LENGTH` is truncated and gets a SHA-256 after ``#``.
 
-    :param namespace: tells deployments apart that have DAGs of the same name and write to the same table.
+    :param namespace: distinguishes deployments with DAGs of the same name that write to the same table.
     """
     parts = [namespace, dag_id, task_id, run_id, str(map_index)]
     whole = "airflow:" + "/".join(quote(part, safe="-._~:+@") for part in parts)
@@ -43,25 +43,25 @@ def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -
 
 
 def airflow_generation(*, started: datetime, clear_number: int | None, max_tries: int) -> int:
-    """The generation of a try: which intended execution of its task instance it belongs to, as one rising number.
+    """The generation of a try: one increasing number for the intended execution of its task instance.
 
     In decimal digits: milliseconds of the DAG run's start, three digits of its clear number, three of ``max_tries``.
-    Each stands there for what the others miss (Airflow 3.3):
+    Each part covers what the others miss (Airflow 3.3):
 
-    - ``dag_run.start_date`` is renewed when a run that had ended is cleared, reprocessed by a backfill, or deleted and
-      made anew; retries leave it alone, and so do clears within a run that goes on.
-    - ``dag_run.clear_number`` grows with every clear, also of a task that runs. But it belongs to the whole run:
-      clearing *another* task between two tries of a merge makes it grow too. Before Airflow 3.2 it stays as long as the
-      run goes on, so it isn't looked at there.
-    - ``max_tries`` belongs to the task instance and grows when it is cleared, not when it is retried. But it need not
-      grow when the DAG's ``retries`` were lowered meanwhile, and may stay when the task was cleared while it ran.
+    - ``dag_run.start_date`` is renewed when an ended run is cleared, reprocessed by a backfill, or deleted and created
+      again. Retries don't change it, nor do clears while the run continues.
+    - ``dag_run.clear_number`` grows with every clear, even of a running task. But it belongs to the whole run, so
+      clearing *another* task between two tries of a merge increases it, too. Before Airflow 3.2 it doesn't change while
+      the run continues, so it is ignored there.
+    - ``max_tries`` belongs to the task instance and grows when it is cleared, not when it is retried. But it may not
+      grow if the DAG's ``retries`` were lowered meanwhile, or if the task was cleared while it ran.
 
-    So generations are ordered by start and clear number, and :meth:`MergeIdentity.is_same_execution` looks at
-    ``max_tries`` where only the clear number differs.
+    So generations are ordered by start and clear number, and :meth:`MergeIdentity.is_same_execution` compares
+    ``max_tries`` if only the clear number differs.
 
     :param started: ``dag_run.start_date``, with a time zone.
-    :param clear_number: ``dag_run.clear_number``; more than 999 count as 999, and so does None, where it doesn't grow
-        with every clear.
+    :param clear_number: ``dag_run.clear_number``; values above 999 count as 999, and so does None, for versions in
+        which it doesn't grow with every clear.
     :param max_tries: ``ti.max_tries``; its last three digits count.
     """
     milliseconds = int(started.timestamp() * _THOUSAND)
@@ -82,14 +82,14 @@ class TaskInstanceIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeIdentity:
-    """By what a table knows a merge.
+    """Identifies a merge in a table.
 
-    :param application_id: Delta's ``appId``; whoever uses one alone decides over its generations.
+    :param application_id: Delta's ``appId``. Its only user also controls its generations.
     :param generation: Delta's ``version`` of that application: the same in each try of one intended execution, higher
-        in each later one; 0 or more.
-    :param task_instance: who merges, when it is an Airflow task; then ``generation`` is one of
+        in each later execution; 0 or more.
+    :param task_instance: the Airflow task that merges, if any; then ``generation`` comes from
         :func:`airflow_generation`.
-    :raises MergeConfigError: when they can't be.
+    :raises MergeConfigError: when a value is invalid.
     """
 
     application_id: str
@@ -98,9 +98,9 @@ class MergeIdentity:
 
     def __post_init__(self) -> None:
         if not isinstance(self.application_id, str) or not 0 < len(self.application_id) <= 4 * APPLICATION_ID_LENGTH:
-            raise MergeConfigError(f"An application id has 1 to {4 * APPLICATION_ID_LENGTH} characters.")
+            raise MergeConfigError(f"An application id must have 1 to {4 * APPLICATION_ID_LENGTH} characters.")
         if not _is_int(self.generation) or not 0 <= self.generation <= _LARGEST_GENERATION:
-            raise MergeConfigError(f"A generation is a whole number from 0 to 2^63-1, not {self.generation!r:.80}.")
+            raise MergeConfigError(f"A generation must be an integer from 0 to 2^63-1, got {self.generation!r:.80}.")
 
     def is_same_execution(self, generation: int) -> bool:
         """Whether a merge of this application with ``generation`` was another try of the same intended execution."""
@@ -116,10 +116,10 @@ class MergeIdentity:
     def of_one_of_several(self, target: str, number: int) -> MergeIdentity:
         """The identity of one of several merges of the same execution.
 
-        It doesn't depend on the other merges' targets, nor on their order.
+        It doesn't depend on the other merges' targets or their order.
 
-        :param target: its target as its statement names it.
-        :param number: which of the merges into that target it is, from 1.
+        :param target: its target's name in its statement.
+        :param number: its number among the merges into that target, from 1.
         """
         digest = hashlib.sha256(target.encode()).hexdigest()[:_HASH_DIGITS]
         return replace(self, application_id=f"{self.application_id}/{digest}/{number}")
@@ -130,9 +130,9 @@ class MergeIdentity:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergeIdentity:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
-        :raises MergeConfigError: when it is no identity.
+        :raises MergeConfigError: when the data is not an identity.
         """
         _check_keys(cls, data)
         task_instance = data.get("task_instance")
@@ -145,9 +145,9 @@ class MergeIdentity:
 
     @classmethod
     def from_json(cls, text: str) -> MergeIdentity:
-        """Read what :meth:`to_json` wrote.
+        """Restore it from :meth:`to_json`.
 
-        :raises MergeConfigError: when the text is not JSON, or no identity.
+        :raises MergeConfigError: when the text is not JSON or not an identity.
         """
         try:
             data = json.loads(text)
@@ -166,7 +166,7 @@ def _task_instance(data: Any) -> TaskInstanceIdentity:
 
 def _check_keys(cls: type[Any], data: Any) -> None:
     if not isinstance(data, Mapping):
-        raise MergeConfigError(f"A merge identity is a JSON object, not {data!r:.80}.")
+        raise MergeConfigError(f"A merge identity must be a JSON object, got {data!r:.80}.")
     names = {field.name for field in fields(cls)}
     optional = {"task_instance", "map_index", "try_number"}
     wrong = sorted(map(str, (set(data) - names) | (names - optional - set(data))))

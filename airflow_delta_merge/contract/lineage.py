@@ -1,6 +1,6 @@
-"""Where the values of a merge's target come from: :class:`ColumnLineage`, as Spark resolved the statement.
+"""Where the values of a merge's target come from: :class:`ColumnLineage`, from the statement as Spark resolved it.
 
-It travels in the job's result file, beside the result, when it was asked for. It imports neither Airflow nor pyspark.
+If requested, the job's result file includes it. It imports neither Airflow nor pyspark.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow_delta_merge.exceptions import MergeResultError
 
-#: How a value takes part in a column, by OpenLineage's names.
+#: How a value becomes part of a column, by OpenLineage's names.
 DIRECT = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
-#: How a value takes part in which rows there are, or which of several values a column gets.
+#: How a value decides which rows exist, or which of several values a column gets.
 INDIRECT = ("JOIN", "FILTER", "GROUP_BY", "SORT", "WINDOW", "CONDITIONAL")
 #: :attr:`ColumnInput.table` of the target itself.
 TARGET = -1
@@ -21,10 +21,10 @@ TARGET = -1
 
 @dataclass(frozen=True, order=True)
 class ColumnInput:
-    """A column that takes part in another one.
+    """A column that is an input of another one.
 
-    :param table: the position in :attr:`ColumnLineage.tables` of the one it is in, or :data:`TARGET`.
-    :param column: its name, of the outermost column if it is a field.
+    :param table: its table's position in :attr:`ColumnLineage.tables`, or :data:`TARGET`.
+    :param column: its name; for a field, the outermost column's.
     :param kind: one of :data:`DIRECT` or :data:`INDIRECT`.
     """
 
@@ -35,9 +35,9 @@ class ColumnInput:
 
 @dataclass(frozen=True)
 class ReadTable:
-    """A table, or files read together, from which the source takes rows.
+    """A table, or files read together, that the source reads.
 
-    :param name: as ``catalog.schema.table``; None without a name.
+    :param name: the name as ``catalog.schema.table``; None without a name.
     :param paths: the folders or files.
     :param columns: types by name, as Spark SQL writes them.
     """
@@ -49,13 +49,13 @@ class ReadTable:
 
 @dataclass(frozen=True)
 class ColumnLineage:
-    """The columns of a merge's target, and what they are made of.
+    """The columns of a merge's target and their inputs.
 
     :param columns: the target's columns after the merge: types by name, as Spark SQL writes them.
-    :param tables: what the source reads.
-    :param inputs: what takes part in a column, by its name. Columns of constants and those that no clause sets are not
-        there, nor are those of which something could not be traced.
-    :param rows: what decides which rows there are, and so takes part in every column.
+    :param tables: the tables and files that the source reads.
+    :param inputs: each column's inputs, by its name. Columns of constants, columns that no clause sets and columns that
+        could not be traced completely are left out.
+    :param rows: the inputs that decide which rows exist, and so affect every column.
     """
 
     columns: Mapping[str, str]
@@ -64,7 +64,7 @@ class ColumnLineage:
     rows: tuple[ColumnInput, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """A dict of JSON types; a column that takes part is a list of three, as there may be thousands."""
+        """A dict of JSON types. Each input is a list of three items, since there may be thousands."""
         return {
             "columns": dict(self.columns),
             "tables": [{**asdict(table), "paths": list(table.paths)} for table in self.tables],
@@ -74,9 +74,9 @@ class ColumnLineage:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ColumnLineage:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
-        :raises MergeResultError: when it is something else.
+        :raises MergeResultError: when the data is something else.
         """
         try:
             return cls(
@@ -89,7 +89,7 @@ class ColumnLineage:
                 rows=_inputs(data["rows"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise MergeResultError(f"This is no column lineage of this release: {error!r}.") from error
+            raise MergeResultError(f"This is not a column lineage of this release: {error!r}.") from error
 
 
 def _lists(inputs: tuple[ColumnInput, ...]) -> list[list[Any]]:

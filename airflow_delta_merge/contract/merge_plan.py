@@ -11,28 +11,28 @@ from airflow_delta_merge.exceptions import MergeResultError
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """The exact counts of a merge that was not carried out. Rows are counts, sizes bytes.
+    """The exact counts of a merge that was not carried out. Sizes are in bytes.
 
     :param table: the target as ``catalog.schema.table``, or its path.
-    :param version_read: the table version that was looked at.
+    :param version_read: the table version that was read.
     :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``.
-    :param executor_reason: how that executor would go about it, and why, in a sentence.
+    :param executor_reason: how that executor would work and why, in one sentence.
     :param num_source_rows: rows of the source.
     :param num_affected_rows: updated + deleted + inserted rows.
-    :param num_updated_rows: rows that UPDATE clauses would change, also when the new values equal the old ones.
+    :param num_updated_rows: rows that UPDATE clauses would update, even if the new values equal the old ones.
     :param num_deleted_rows: rows that would be deleted.
     :param num_inserted_rows: rows that would be inserted.
-    :param num_copied_rows: unchanged rows that would be written again with the files they are in.
+    :param num_copied_rows: unchanged rows that would be written again with their files.
     :param num_files_before_skipping: files of the table.
     :param num_bytes_before_skipping: their size.
     :param num_candidate_files: files left after data skipping, which were searched for matches.
     :param num_candidate_bytes: their size.
-    :param num_touched_files: files that hold a row which a clause would change.
+    :param num_touched_files: files with a row that a clause would change.
     :param num_touched_bytes: their size.
-    :param num_bad_rows: rows of the source's JSON or CSV files that can't be read and would be left out.
+    :param num_bad_rows: unreadable rows of the source's JSON or CSV files, which would be left out.
     :param num_null_keys: source rows with a NULL in a key column, as in a result.
     :param spark_plans: Spark's physical plans by what they compute (``matches``, ``rewritten rows``, ``inserted
-        rows``), if they were asked for.
+        rows``), if requested.
     """
 
     table: str
@@ -61,11 +61,11 @@ class MergePlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergePlan:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
         :raises MergeResultError: when it has other keys.
         """
         try:
             return cls(**data)
         except TypeError as error:
-            raise MergeResultError(f"This is no merge plan of this release: {error}.") from error
+            raise MergeResultError(f"This is not a merge plan of this release: {error}.") from error

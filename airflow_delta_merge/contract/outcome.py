@@ -1,4 +1,4 @@
-"""What became of one Spark application, as the JSON file that the job writes: the only way back."""
+"""The outcome of one Spark application: the JSON file that the job writes, the only way back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JobError:
     :param message: what happened, in sentences.
     :param condition: Delta's or Spark's error condition, if there is one.
     :param sql_state: its SQLSTATE, if there is one.
-    :param another_try_helps: whether its class says that the same merge may succeed next time.
+    :param another_try_helps: whether the same merge may succeed next time, according to its class.
     """
 
     type: str
@@ -34,14 +34,14 @@ class JobError:
 
     @classmethod
     def of(cls, error: BaseException) -> JobError:
-        """What is worth reporting of an exception: this package's, pyspark's, py4j's or any other."""
+        """Describe an exception: this package's, pyspark's, py4j's or any other."""
         condition, sql_state = getattr(error, "condition", None), getattr(error, "sql_state", None)
         if callable(getattr(error, "getErrorClass", None)):  # pyspark's own exceptions
-            # What Spark 4 calls a condition, 3.5 calls a class.
+            # Spark 3.5 calls the condition an error class.
             condition = _quietly(error, "getCondition") or _quietly(error, "getErrorClass")
             sql_state = _quietly(error, "getSqlState")
         message = str(error)
-        java = getattr(error, "java_exception", None)  # py4j's: str(error) would be the whole Java stack
+        java = getattr(error, "java_exception", None)  # py4j's str(error) would be the whole Java stack trace
         if java is not None:
             message = _quietly(java, "toString") or message
         return cls(
@@ -55,12 +55,12 @@ class JobError:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOutcome:
-    """What became of one merge; one of ``result``, ``plan``, ``error`` and ``skipped`` is given.
+    """The outcome of one merge: one of ``result``, ``plan``, ``error`` and ``skipped`` is set.
 
-    :param target: the target as the merge's statement names it.
-    :param result: what the merge did.
-    :param lineage: the columns from which the target's come, if that was asked for.
-    :param plan: what a dry run counted.
+    :param target: the target's name in the merge's statement.
+    :param result: the merge's result.
+    :param lineage: the column lineage, if requested.
+    :param plan: the result of a dry run.
     :param error: why it failed.
     :param skipped: why it was skipped, in a sentence.
     """
@@ -73,15 +73,15 @@ class MergeOutcome:
     skipped: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """A dict of JSON types without what isn't given; :meth:`from_dict` reads it back."""
+        """A dict of JSON types without unset fields; :meth:`from_dict` reads it back."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: _to_json(part) for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergeOutcome:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
-        :raises MergeResultError: when it tells nothing of a merge.
+        :raises MergeResultError: when it has no outcome of a merge.
         """
         result, plan, error = data.get("result"), data.get("plan"), data.get("error")
         if all(part is None for part in (result, plan, error, data.get("skipped"))):
@@ -98,10 +98,10 @@ class MergeOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What became of a job.
+    """The outcome of a job.
 
     :param merges: its merges, in the request's order.
-    :param error: why none of them was begun, or the only one failed.
+    :param error: why no merge was started, or why the only one failed.
     """
 
     merges: tuple[MergeOutcome, ...] = ()
@@ -109,12 +109,12 @@ class JobOutcome:
 
     @property
     def errors(self) -> list[JobError]:
-        """All that failed."""
+        """All errors."""
         found = [self.error, *(merge.error for merge in self.merges)]
         return [error for error in found if error is not None]
 
     def with_messages(self, change: Callable[[str], str]) -> JobOutcome:
-        """The same with each error's message changed, e.g. by masking secrets."""
+        """A copy with changed error messages, e.g. with masked secrets."""
 
         def changed(error: JobError | None) -> JobError | None:
             return error and replace(error, message=change(error.message))
@@ -123,7 +123,7 @@ class JobOutcome:
         return replace(self, merges=merges, error=changed(self.error))
 
     def without_lineage(self) -> JobOutcome:
-        """The same without column lineage."""
+        """A copy without column lineage."""
         return replace(self, merges=tuple(replace(merge, lineage=None) for merge in self.merges))
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,9 +132,9 @@ class JobOutcome:
 
     @classmethod
     def from_dict(cls, data: Any) -> JobOutcome:
-        """Read what :meth:`to_dict` gave.
+        """Restore it from :meth:`to_dict`.
 
-        :raises MergeResultError: when it is something else.
+        :raises MergeResultError: when the data is something else.
         """
         try:
             merges, error = data["merges"], data["error"]
@@ -158,7 +158,7 @@ def _objects(merges: Any) -> Sequence[Mapping[str, Any]]:
 def _lineage(data: Any) -> ColumnLineage | None:
     try:
         return None if data is None else ColumnLineage.from_dict(data)
-    except MergeResultError as error:  # the merge is done; to fail now would make it run twice
+    except MergeResultError as error:  # the merge is done: failing now would run it twice
         log.warning("The lineage of the target's columns can't be read: %s", error)
         return None
 

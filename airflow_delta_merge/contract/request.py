@@ -1,4 +1,4 @@
-"""What one Spark application is asked to do, as the JSON file that the job reads."""
+"""The request to one Spark application: the JSON file that the job reads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _KEYS = ("merges", "identity", "max_commit_attempts", "lineage", "dry_run", "exp
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """What the job does.
+    """The job's work.
 
     :param merges: one merge, or several.
-    :param identity: by what the tables know them, so that each is committed once; None commits at each try.
-    :param max_commit_attempts: how often a merge is computed when other writers' commits conflict with it.
-    :param lineage: whether the outcome names the columns from which the target's come.
-    :param dry_run: whether to count only, and commit nothing.
+    :param identity: identifies them in the tables, so that each is committed once; None commits at each try.
+    :param max_commit_attempts: maximum number of attempts when other writers' commits conflict.
+    :param lineage: whether to return column lineage.
+    :param dry_run: whether to count only, without a commit.
     :param explain: with ``dry_run``: whether to return Spark's plans, too.
-    :param allowed_locations: the locations under which every file must lie; None for any.
+    :param allowed_locations: the locations that the merges may use; None for any.
     """
 
     merges: Merges
@@ -41,11 +41,11 @@ class JobRequest:
 
     @property
     def each_merge(self) -> list[MergeConfig | MergeStatement]:
-        """The merges, as a list even of one."""
+        """The merges as a list, even if there is only one."""
         return [self.merges] if isinstance(self.merges, (MergeConfig, MergeStatement)) else list(self.merges)
 
     def without_identity(self) -> JobRequest:
-        """The same work, whoever asks for it."""
+        """The same work without an identity."""
         return replace(self, identity=None)
 
     def to_json(self) -> str:
@@ -59,9 +59,9 @@ class JobRequest:
 
     @classmethod
     def from_json(cls, text: str) -> JobRequest:
-        """Read what :meth:`to_json` wrote.
+        """Restore it from :meth:`to_json`.
 
-        :raises MergeConfigError: when it is no request, or its merges or identity are none.
+        :raises MergeConfigError: when the text is not a valid request.
         """
         try:
             data: Any = json.loads(text)

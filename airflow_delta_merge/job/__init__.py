@@ -1,1 +1,1 @@
-"""The PySpark application that merges; it travels to Spark."""
+"""The PySpark application that merges; it is shipped to Spark."""

@@ -1,10 +1,9 @@
-"""The PySpark application: a request in, an outcome out, both as JSON files.
+"""The PySpark application: reads a request and writes an outcome, both as JSON files.
 
-It runs wherever spark-submit puts the driver, so it needs nothing but the standard library, pyspark and the parts of
-this package that travel as py-files. The outcome
-(:class:`~airflow_delta_merge.contract.outcome.JobOutcome`) is the only way back. Its file appears at once or not at
-all, readable by its owner only. A driver on a cluster writes it, given a URI, to storage from which the worker fetches
-it.
+It runs wherever spark-submit starts the driver, so it needs only the standard library, pyspark and the parts of this
+package that are shipped as py-files. The outcome (:class:`~airflow_delta_merge.contract.outcome.JobOutcome`) is the
+only way back. Its file is written atomically and only its owner can read it. A driver on a cluster writes it to a URI
+on storage, from where the worker fetches it.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.contract.lineage import ColumnLineage
 
-#: Several merges at a time need the driver's memory and processors, whatever the executors have.
+#: Limit for concurrent merges: they need the driver's memory and processors, regardless of the executors.
 _MOST_AT_ONCE = 8
 
 log = logging.getLogger("airflow_delta_merge.job")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the request file asks for; 0 after success, 1 after a failure, with a sentence on stderr."""
+    """Run the request file. Returns 0 after success, 1 after a failure, with a sentence on stderr."""
     options = _parse(arguments)
     if options.parent_pid:
         end_with(options.parent_pid, options.staging_folder)
@@ -61,17 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_job", description="Merge into a Delta table.")
-    parser.add_argument("--request", required=True, help="file with the request as JSON")
-    parser.add_argument("--result", required=True, help="file, or URI of one, to write the outcome to, as JSON")
-    parser.add_argument("--parent-pid", type=int, help="process with which this Spark application ends")
-    parser.add_argument("--staging-folder", help="folder to remove when that process is gone and can't do it")
+    parser.add_argument("--request", required=True, help="path of the request (JSON)")
+    parser.add_argument("--result", required=True, help="path or URI to write the outcome to (JSON)")
+    parser.add_argument("--parent-pid", type=int, help="end this Spark application when this process ends")
+    parser.add_argument("--staging-folder", help="folder to remove if that process ends without removing it")
     return parser.parse_args(arguments)
 
 
 def _log_progress() -> None:
-    """Print on stderr what the engine logs."""
+    """Print the engine's log to stderr."""
     handler = logging.StreamHandler()
-    threading.current_thread().name = "Merge"  # each of several merges has a thread of its own
+    threading.current_thread().name = "Merge"  # each of several merges has its own thread
     handler.setFormatter(logging.Formatter("%(threadName)s: %(message)s"))
     package = logging.getLogger("airflow_delta_merge")
     package.addHandler(handler)
@@ -84,7 +83,7 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
     try:
         log.info("%s", describe_application(spark))
         outcome = _Merges(spark, request).run()
-        # Before the session ends: what was committed must be known, however badly Spark shuts down.
+        # Before the session ends: a commit must be known even if Spark fails to shut down.
         _write(result, outcome)
     finally:
         spark.stop()
@@ -95,7 +94,7 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
 class _Merges:
     """The merges of one request.
 
-    :param spark: the session that they share, or of which each has a new one.
+    :param spark: the session that they use, or from which each creates a new one.
     :param request: what to do.
     """
 
@@ -103,7 +102,7 @@ class _Merges:
     request: JobRequest
 
     def run(self) -> JobOutcome:
-        """Do all that is asked for; an error of a single merge is raised."""
+        """Run all merges. The error of a single merge is raised."""
         merges = self.request.merges
         if isinstance(merges, (MergeConfig, MergeStatement)):
             return JobOutcome(merges=(self._merge(self.spark, merges, self.request.identity),))
@@ -112,7 +111,7 @@ class _Merges:
     def _merge(
         self, spark: SparkSession, config: MergeConfig | MergeStatement, identity: MergeIdentity | None
     ) -> MergeOutcome:
-        """Merge, or only plan."""
+        """Merge or plan."""
         from airflow_delta_merge import engine
 
         target, request = config.target.to_sql(), self.request
@@ -132,9 +131,9 @@ class _Merges:
         return MergeOutcome(target=target, result=result, lineage=lineages[0] if lineages else None)
 
     def _merge_all(self, configs: Sequence[MergeConfig | MergeStatement]) -> list[MergeOutcome]:
-        """Merge side by side, but one after the other into the same target.
+        """Merge in parallel, but one after the other into the same target.
 
-        When one of them fails, the rest into its target is not begun; all others go on.
+        When a merge fails, later merges into its target are not started. All others continue.
         """
         by_target: dict[str, list[int]] = defaultdict(list)
         for number, config in enumerate(configs):
@@ -151,7 +150,7 @@ class _Merges:
                     outcomes[number] = self._tried(session, configs[number], identity)
                     failed = None if outcomes[number].error is None else number
                 else:
-                    error = MergeExecutionError(f"It was not begun, as merge {failed + 1} into the same table failed.")
+                    error = MergeExecutionError(f"Not started, because merge {failed + 1} into the same table failed.")
                     outcomes[number] = MergeOutcome(target=target, error=JobError.of(error))
 
         at_once = min(_MOST_AT_ONCE, max(2, self.spark.sparkContext.defaultParallelism))
@@ -187,7 +186,7 @@ def _write(result: str, outcome: JobOutcome) -> None:
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a file so that a reader finds all of it or none, with mode 0600."""
+    """Write a file atomically, with mode 0600."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

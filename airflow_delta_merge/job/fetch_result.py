@@ -1,7 +1,7 @@
-"""A PySpark application beside the job: brings the result of a driver on a cluster to the worker.
+"""A PySpark application that fetches the result of a driver on a cluster to the worker.
 
-It runs on the worker, without a Spark session, with the properties and jars of the merge: so it reaches the storage as
-the driver does, which has written the result there.
+It runs on the worker without a Spark session, with the merge's properties and jars. So it can access the storage like
+the driver, which wrote the result there.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 
-#: Largest result file that is believed in, in bytes; one of a hundred merges with their lineage has some hundred kB.
+#: Maximum size of a result file in bytes. A hundred merges with their lineage have a few hundred kB.
 MOST_BYTES = 64 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Copy the result, if there is one, and remove its folder; 0 unless the result can't be read."""
+    """Copy the result, if there is one, and remove its folder. Returns 0 unless the result can't be read."""
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_fetch_result", description="Fetch a merge's result.")
-    parser.add_argument("--uri", required=True, help="the result file, where the driver has written it")
-    parser.add_argument("--folder", required=True, help="its folder, to be removed, as a URI")
-    parser.add_argument("--result", required=True, type=Path, help="file to write the result to")
+    parser.add_argument("--uri", required=True, help="URI of the result file that the driver wrote")
+    parser.add_argument("--folder", required=True, help="URI of its folder, which is removed")
+    parser.add_argument("--result", required=True, type=Path, help="path to write the result to")
     options = parser.parse_args(arguments)
     from airflow_delta_merge.engine.delta_jvm import read_shared_file, remove_shared_folder
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         remove_shared_folder(options.folder)
-    except DeltaMergeError as error:  # the result is here: what the merge did counts
+    except DeltaMergeError as error:  # must not fail the merge, since the result was fetched
         print(f"The folder {options.folder} could not be removed: {error}", file=sys.stderr)
     return 0
 

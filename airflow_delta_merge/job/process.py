@@ -1,4 +1,4 @@
-"""The job's process: it ends with the process that started it, however that one ends."""
+"""Ends the job's process when the process that started it ends for any reason."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _LOOKS_AT_THE_FOLDER = 50
 def end_with(pid: int, staging_folder: str | None = None) -> None:
     """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
 
-    Whoever started us kills us when asked to, and removes what they staged for us; this is for the day they are
-    killed themselves and can't.
+    Normally the process that started us kills us and removes our staged files. This covers the case that it was killed
+    itself.
     """
 
     def watch() -> None:
         while _is_alive(pid):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        with suppress(OSError):  # they held the other end
-            print(f"Process {pid}, which started this merge, is gone: ending.", file=sys.stderr, flush=True)
+        with suppress(OSError):  # that process may have held the other end of the pipe
+            print(f"Process {pid}, which started this merge, is gone. Ending.", file=sys.stderr, flush=True)
         _end_group(staging_folder)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
 
 
 def _end_group(staging_folder: str | None) -> None:
-    """Kill our process group and then remove the folder; a child outside the group does both.
+    """Kill our process group and then remove the folder, in a child process outside the group.
 
-    Were the folder removed first, the JVM would go on to write into it.
+    If the folder were removed first, the JVM could still write into it.
     """
     group = os.getpgid(0)
     try:
         is_parent = os.fork() > 0
-    except OSError:  # no memory for another process: the folder has to stay
+    except OSError:  # no memory for another process: the folder stays
         os.killpg(group, signal.SIGKILL)
         return
     if is_parent:

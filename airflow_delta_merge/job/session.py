@@ -15,13 +15,13 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def start_session() -> SparkSession:
-    """A session as spark-submit configured it, with Delta's extension and catalog where they are lacking."""
+    """Start a session as spark-submit configured it, adding Delta's extension and catalog if they are missing."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from airflow_delta_merge.engine.delta_jvm.versions import require_fitting_jars
 
-    # Without a running JVM a SparkConf knows nothing of what was given to spark-submit.
+    # Without a running JVM, a SparkConf does not have spark-submit's properties.
     SparkContext._ensure_initialized()
     require_fitting_jars(SparkContext._jvm)
     conf = SparkConf()
@@ -35,8 +35,8 @@ def start_session() -> SparkSession:
         reason = JobError.of(error)
         master = conf.get("spark.master", "") or "no master"
         raise MergeExecutionError(
-            f"Spark did not start on {master}: {reason.message} Check the master in the Spark connection, that it "
-            "can be reached from here, and that it runs the same version of Spark.",
+            f"Spark did not start on {master}: {reason.message} Check the master in the Spark connection, that it is "
+            "reachable from here, and that it runs the same version of Spark.",
             condition=reason.condition,
             sql_state=reason.sql_state,
         ) from error
@@ -44,7 +44,7 @@ def start_session() -> SparkSession:
 
 
 def describe_application(spark: SparkSession) -> str:
-    """The application's id and where a person can look at it; Airflow's side finds its links in this text."""
+    """The application's id and its UI's URL. Airflow's side parses this text for its links."""
     context = spark.sparkContext
     text = f"Spark application {context.applicationId}"
     if context.uiWebUrl:

@@ -1,1 +1,1 @@
-"""What a merge runs on: Java, Spark, Delta's jars, the drivers of object stores, and the class archive."""
+"""The runtime of a merge: Java, Spark, Delta's jars, the drivers of object stores, and the class archive."""

@@ -1,14 +1,14 @@
-"""An archive of Java classes as the JVM has them once they are loaded, from which Spark starts much sooner.
+"""An archive of loaded Java classes, which makes Spark start much faster.
 
-Half the time of a small merge goes into reading, checking and linking some 20,000 classes. Java keeps them in a file
-if asked to (application class data sharing, JEP 310 and 350). The file lies beside Delta's jars, takes some 200 MB,
-and is made by
+Half the time of a small merge goes into reading, checking and linking about 20,000 classes. Java can store them in a
+file (application class data sharing, JEP 310 and 350). The file is beside Delta's jars, takes about 200 MB, and is made
+with
 
     python -m airflow_delta_merge.runtime.class_archive
 
-on the machine, or in the image, where Spark will run with a ``local`` master. It is for one installation of Spark. Java
-checks by itself whether the file fits its own build and the class path, and starts as it would without when it doesn't;
-so to have none is no error.
+on the machine or in the image where Spark will run with a ``local`` master. It fits one installation of Spark. Java
+itself checks whether the file matches its build and the class path, and otherwise starts without it. So the archive is
+optional.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SECONDS_TO_MAKE = 900
-#: How the lines begin by which the Spark that loads the classes tells where it is.
+#: Prefix of progress lines from the Spark that loads the classes.
 _PROGRESS = "Progress: "
 
-#: Merges whose classes are worth to have: a new table, all kinds of clauses, with and without deletion vectors, from
-#: files and by the ways that small and larger merges take.
+#: Merges that load the useful classes: a new table, all kinds of clauses, with and without deletion vectors, from
+#: files and with the strategies of small and larger merges.
 _CREATE = (
     "CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta PARTITIONED BY (day) "
     "TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
@@ -57,43 +57,43 @@ log = logging.getLogger(__name__)
 
 
 def archive_path(java_version: int) -> Path:
-    """Where the archive for a major version of Java and this Spark belongs, whether or not it is there."""
+    """The path of the archive for a major version of Java and this Spark, whether or not it exists."""
     spark = hashlib.sha256(str(SparkHome.of().path or "").encode()).hexdigest()[:8]
     return jars_folder() / f"classes-java{java_version}-{spark}.jsa"
 
 
 def archive_options(java_version: int) -> list[str]:
-    """The options by which a JVM uses the archive; none if there is none."""
+    """The JVM options to use the archive; empty if there is none."""
     path = archive_path(java_version)
     if not path.is_file():
         return []
-    # Java would warn of an archive that doesn't fit at each start.
+    # Otherwise Java would warn at each start about an archive that doesn't fit.
     return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def make_archive() -> Path:
-    """Run some merges in a Spark of their own and keep the classes that they loaded; takes a minute.
+    """Run some merges in a separate Spark and store the classes that they load; takes a minute.
 
-    :raises ClassArchiveError: when there is no archive afterwards.
-    :raises JavaError: when there is no Java that fits.
-    :raises DeltaJarsError: when Delta's jars can't be had.
+    :raises ClassArchiveError: when the archive can't be made.
+    :raises JavaError: when there is no supported Java.
+    :raises DeltaJarsError: when Delta's jars are missing and can't be downloaded.
     """
     _, java_version = check_java()
     jars, path = delta_jars(), archive_path(java_version)
-    log.info("Spark merges into small tables, so that Java loads what merges need; it takes a minute or two.")
+    log.info("Running merges on small tables, so that Java loads their classes. It takes a minute or two.")
     try:
         folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise ClassArchiveError(
-            f"The archive cannot be stored in {path.parent} ({error.strerror}): make the folder writable, or name "
-            f"another one, with Delta's jars, in the environment variable {FOLDER_VARIABLE}."
+            f"The archive cannot be stored in {path.parent} ({error.strerror}). Make the folder writable, or set the "
+            f"environment variable {FOLDER_VARIABLE} to another folder with Delta's jars."
         ) from error
     try:
         made = Path(folder) / path.name
-        told = _run_spark(Path(folder), jars, made)
+        output = _run_spark(Path(folder), jars, made)
         if not made.is_file():
-            last = "\n".join(told.strip().splitlines()[-5:])
-            raise ClassArchiveError(f"Java made no archive of classes. It said:\n{last}")
+            last = "\n".join(output.strip().splitlines()[-5:])
+            raise ClassArchiveError(f"Java did not create the class archive. Its output ends with:\n{last}")
         os.replace(made, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -101,7 +101,7 @@ def make_archive() -> Path:
 
 
 def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
-    """Run :func:`merge_for_classes` by spark-submit as a hook with a local master does; its output."""
+    """Run :func:`merge_for_classes` with spark-submit like a hook with a local master, and return its output."""
     application = folder / "application.py"
     application.write_text(
         "import sys\n"
@@ -110,7 +110,7 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
     )
     beside = Path(sys.executable).parent
     binary = shutil.which("spark-submit") or shutil.which("spark-submit", path=str(beside)) or "spark-submit"
-    # The class path, in this order, must be the hook's.
+    # The class path must be the same as the hook's, in the same order.
     command = [binary, "--master", "local[1]", "--driver-class-path", ":".join(jars), str(application), str(folder)]
     environment = os.environ | {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -118,41 +118,41 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
         "SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={archive}" "-Djava.io.tmpdir={folder}"',
     }
     try:
-        exit_code, told = _run_telling_progress(command, environment)
+        exit_code, output = _run_telling_progress(command, environment)
     except OSError as error:
         raise ClassArchiveError(f"Spark could not be run to load its classes: {error}") from error
     if exit_code:
-        last = "\n".join(told.strip().splitlines()[-5:])
-        raise ClassArchiveError(f"Spark could not be run to load its classes. It said:\n{last}")
-    return told
+        last = "\n".join(output.strip().splitlines()[-5:])
+        raise ClassArchiveError(f"Spark could not be run to load its classes. Its output ends with:\n{last}")
+    return output
 
 
 def _run_telling_progress(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command and log the progress that it tells; its exit code, and all that it printed."""
-    start, told = time.monotonic(), []
+    """Run a command, log its progress, and return its exit code and output."""
+    start, output = time.monotonic(), []
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, env=environment, **pipes) as process:
         deadline = threading.Timer(_SECONDS_TO_MAKE, process.kill)
         deadline.start()
         try:
             for line in process.stdout or ():
-                told.append(line)
+                output.append(line)
                 if line.startswith(_PROGRESS):
                     log.info("%4.0f s  %s", time.monotonic() - start, line.removeprefix(_PROGRESS).rstrip())
         finally:
             deadline.cancel()
-    return process.returncode, "".join(told)
+    return process.returncode, "".join(output)
 
 
 def merge_for_classes(folder: str) -> None:
-    """Merge into tables in ``folder``, so that all that a merge needs is loaded."""
+    """Merge into tables in ``folder``, so that all classes for merges are loaded."""
     from airflow_delta_merge import engine
     from airflow_delta_merge.job.session import start_session
 
     spark: SparkSession = start_session()
     try:
         source = f"{folder}/source"
-        _tell("Spark runs.")
+        _tell("Spark is running.")
         spark.sql(_SOURCE).write.parquet(source)
         merges = 3 * len(_MERGES)
         for number, vectors in enumerate(("false", "true", "false")):
@@ -165,7 +165,7 @@ def merge_for_classes(folder: str) -> None:
                 spark.conf.set(name, "0")
     finally:
         spark.stop()
-    _tell("The merges are done; Java writes the archive, some 200 MB.")
+    _tell("The merges are done. Java writes the archive, about 200 MB.")
 
 
 def _tell(what: str) -> None:
@@ -173,7 +173,7 @@ def _tell(what: str) -> None:
 
 
 def main() -> int:
-    """Make the archive and print its path; on failure a sentence and exit code 1."""
+    """Make the archive and print its path. On failure, print a sentence and return exit code 1."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         print(make_archive())

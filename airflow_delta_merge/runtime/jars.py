@@ -1,14 +1,14 @@
-"""Delta's jars: fetched once, checked by checksum, never resolved again.
+"""Delta's jars: downloaded once, verified by checksum, never resolved again.
 
-Spark has every other jar Delta needs, so these are enough on ``spark.jars``: four for Spark 4, two for Spark 3.5.
-``spark.jars.packages`` would resolve and re-ship thirty-three at each start, which costs six to eight seconds.
+Spark has every other jar that Delta needs, so these are enough on ``spark.jars``: four for Spark 4, two for Spark 3.5.
+``spark.jars.packages`` would resolve and ship thirty-three jars at each start, which costs six to eight seconds.
 
-They lie in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder that ``AIRFLOW_DELTA_MERGE_JARS`` names.
-On a machine without network put the files there by hand. ``AIRFLOW_DELTA_MERGE_MAVEN`` names a mirror of Maven Central.
+They are in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder set by ``AIRFLOW_DELTA_MERGE_JARS``.
+On a machine without network, copy the files there. ``AIRFLOW_DELTA_MERGE_MAVEN`` sets a mirror of Maven Central.
 
-``airflow-delta-merge jars`` fetches what is missing and prints the paths, separated by commas. With ``--s3a``,
+``airflow-delta-merge jars`` downloads missing jars and prints the paths, separated by commas. With ``--s3a``,
 ``--azure`` or ``--gcs`` it does the same for a store's driver
-(:mod:`airflow_delta_merge.runtime.store_drivers`), whose jars lie in the same folder.
+(:mod:`airflow_delta_merge.runtime.store_drivers`), whose jars are in the same folder.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Jar:
     :param artifact: the artifact's name.
     :param version: its version.
     :param sha256: the SHA-256 of the jar, in hexadecimal digits.
-    :param classifier: which of an artifact's jars: ``shaded``.
+    :param classifier: Maven's classifier, e.g. ``shaded``.
     """
 
     group: str
@@ -64,7 +64,7 @@ class Jar:
 
     @property
     def url(self) -> str:
-        """Its address at Maven Central or the mirror that is named in its place."""
+        """Its URL at Maven Central or the configured mirror."""
         base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
         return "/".join([base.rstrip("/"), *self.group.split("."), self.artifact, self.version, self.file_name])
 
@@ -78,7 +78,7 @@ _WITH_EACH_SPARK_4 = {
     "delta-kernel-api": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
     "delta-kernel-defaults": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
 }
-#: Delta's jars by the minor version of Spark, all for the Scala that PyPI's PySpark has.
+#: Delta's jars by the minor version of Spark, for the Scala version of PyPI's PySpark.
 JARS_OF_SPARK = {
     "3.5": _of_delta(
         "3.3.3",
@@ -108,8 +108,8 @@ JARS_OF_SPARK = {
 def jars_for(spark: SparkHome | str) -> tuple[Jar, ...]:
     """Delta's jars for a version of Spark.
 
-    :param spark: an installation, taken for the newest known version where it tells none; or a version.
-    :raises DeltaJarsError: when none are known for it.
+    :param spark: an installation (the newest known version if its version is unknown), or a version.
+    :raises DeltaJarsError: when no jars are known for it.
     """
     version = spark if isinstance(spark, str) else spark.version or max(JARS_OF_SPARK)
     jars = JARS_OF_SPARK.get(".".join(version.split(".")[:2]))
@@ -117,15 +117,15 @@ def jars_for(spark: SparkHome | str) -> tuple[Jar, ...]:
     if jars is None or (scala is not None and f"_{scala}" not in jars[0].artifact):
         found = f"Spark {version}" if isinstance(spark, str) else f"Spark {version} for Scala {scala} in {spark.path}"
         raise DeltaJarsError(
-            f"There are no jars of Delta for {found}: merges run on Spark {', '.join(JARS_OF_SPARK)}, each for the "
-            "Scala that its PySpark on PyPI has. Install such a pyspark for this Python, or let SPARK_HOME or the "
-            "connection's spark_binary point to such a Spark."
+            f"There are no Delta jars for {found}. Merges run on Spark {', '.join(JARS_OF_SPARK)}, each with the Scala "
+            "version of its PySpark on PyPI. Install such a pyspark for this Python, or point SPARK_HOME or the "
+            "connection's spark_binary to such a Spark."
         )
     return jars
 
 
 def jars_folder() -> Path:
-    """The folder that holds the jars, whether or not they are there yet."""
+    """The folder for the jars, whether or not they exist yet."""
     chosen = os.environ.get(FOLDER_VARIABLE, "").strip()
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -133,37 +133,37 @@ def jars_folder() -> Path:
 
 
 def delta_jars(spark: SparkHome | str | None = None) -> list[str]:
-    """The absolute paths of Delta's jars, fetched first if they are missing or damaged.
+    """The absolute paths of Delta's jars; downloads missing or damaged ones first.
 
-    :param spark: for which installation, or version; by default the one that spark-submit starts here.
-    :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or when
-        none is known for that Spark.
+    :param spark: the installation or version of Spark; by default the one that spark-submit starts here.
+    :raises DeltaJarsError: when a jar is missing and can't be downloaded (the message says what to do), or no jars are
+        known for that Spark.
     """
     return fetched(jars_for(spark or SparkHome.of()))
 
 
 def have_delta_jars(spark: SparkHome | str | None = None) -> bool:
-    """Whether Delta's jars are all on this machine; if not, the first that is missing can at least be fetched.
+    """Whether all of Delta's jars are on this machine. If not, checks that the first missing jar can be downloaded.
 
     :param spark: as for :func:`delta_jars`.
-    :raises DeltaJarsError: when it can't.
+    :raises DeltaJarsError: when it can't be downloaded.
     """
     return have(jars_for(spark or SparkHome.of()))
 
 
 def fetched(jars: Iterable[Jar]) -> list[str]:
-    """The absolute paths of jars, fetched first if they are missing or damaged.
+    """The absolute paths of jars; downloads missing or damaged ones first.
 
-    :raises DeltaJarsError: as :func:`delta_jars`.
+    :raises DeltaJarsError: as for :func:`delta_jars`.
     """
     folder = jars_folder()
     return [str(_ensure(folder, jar)) for jar in jars]
 
 
 def have(jars: Iterable[Jar]) -> bool:
-    """Whether jars are all on this machine; if not, the first that is missing can at least be fetched.
+    """Whether all jars are on this machine. If not, checks that the first missing one can be downloaded.
 
-    :raises DeltaJarsError: when it can't.
+    :raises DeltaJarsError: when it can't be downloaded.
     """
     folder = jars_folder()
     for jar in jars:
@@ -180,17 +180,17 @@ def have(jars: Iterable[Jar]) -> bool:
 
 def _not_fetched(url: str, path: Path, error: Exception) -> str:
     return (
-        f"The jar {path.name} could not be fetched from {url} ({error}). Without network, copy the "
-        f"file to {path.parent} by hand or name a folder that has it in the environment variable "
-        f"{FOLDER_VARIABLE}; a mirror of Maven Central goes into {MAVEN_VARIABLE}."
+        f"The jar {path.name} could not be downloaded from {url} ({error}). Without network, copy the file to "
+        f"{path.parent}, or set the environment variable {FOLDER_VARIABLE} to a folder that has it. To use a mirror of "
+        f"Maven Central, set {MAVEN_VARIABLE}."
     )
 
 
 def _look(folder: Path, jar: Jar) -> tuple[Path, str | None]:
-    """Where a jar belongs, and the SHA-256 of what is there."""
+    """A jar's path, and the SHA-256 of the file there."""
     path = folder / jar.file_name
-    # Delta's are 13 MB together, as are the S3A driver's, hashed in a few hundredths of a second: cheaper than keeping
-    # a stamp of trust.
+    # Delta's jars have 13 MB together, as do the S3A driver's. Hashing takes a few hundredths of a second, so a cache
+    # of verified files is not worth it.
     return path, _sha256(path) if path.is_file() else None
 
 
@@ -198,22 +198,22 @@ def _ensure(folder: Path, jar: Jar) -> Path:
     path, found = _look(folder, jar)
     if found != jar.sha256:
         if found is not None:
-            log.warning("%s is not the jar it should be (its SHA-256 is %s); fetching it anew.", path, found)
+            log.warning("%s is not the expected jar (its SHA-256 is %s). Downloading it again.", path, found)
         _fetch(path, jar)
     return path
 
 
 def _fetch(path: Path, jar: Jar) -> None:
-    log.info("Fetching %s", jar.url)
+    log.info("Downloading %s", jar.url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A private name beside the final one: processes that fetch at the same time don't meet, and the rename is
-        # atomic, so nobody ever sees half a jar.
+        # A temporary name beside the final one: concurrent downloads don't clash, and the rename is atomic, so no
+        # process ever sees a partial jar.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise DeltaJarsError(
-            f"The jar {path.name} cannot be stored in {path.parent} ({error.strerror}): make the folder writable, "
-            f"or name another one in the environment variable {FOLDER_VARIABLE}."
+            f"The jar {path.name} cannot be stored in {path.parent} ({error.strerror}). Make the folder writable, or "
+            f"set the environment variable {FOLDER_VARIABLE} to another folder."
         ) from error
     try:
         os.close(handle)
@@ -228,11 +228,11 @@ def _download(jar: Jar, temporary: Path, path: Path) -> None:
     url = jar.url
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            # The address is ours or the administrator's, and whatever comes is checked below.
+            # The URL is ours or the administrator's, and the download is verified below.
             with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response, temporary.open("wb") as file:  # noqa: S310
                 while chunk := response.read(_CHUNK):
                     file.write(chunk)
-        except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not an address at all
+        except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not a URL
             lasting = isinstance(error, ValueError) or (isinstance(error, urllib.error.HTTPError) and error.code < 500)
             if lasting or attempt == _ATTEMPTS:
                 raise DeltaJarsError(_not_fetched(url, path, error)) from error
@@ -242,8 +242,8 @@ def _download(jar: Jar, temporary: Path, path: Path) -> None:
     found = _sha256(temporary)
     if found != jar.sha256:
         raise DeltaJarsError(
-            f"What came from {url} is not {path.name}: its SHA-256 is {found}, {jar.sha256} was expected. Look whether "
-            f"a proxy answered in its place, or copy the right file to {path.parent} by hand."
+            f"The download from {url} is not {path.name}: its SHA-256 is {found}, expected {jar.sha256}. Check whether "
+            f"a proxy answered instead, or copy the right file to {path.parent}."
         )
 
 

@@ -1,4 +1,4 @@
-"""The one prerequisite that no Python package brings: Java 17 or 21, looked for as spark-submit looks for it."""
+"""The only prerequisite that is not a Python package: Java 17 or 21, found in the same way as spark-submit does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_delta_merge.exceptions import JavaError
 SUPPORTED_VERSIONS = (17, 21)
 
 _FIX = (
-    "Install Java 17 or 21 (e.g. `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`) and have "
-    "JAVA_HOME name its folder, or `java` be on the PATH."
+    "Install Java 17 or 21 (e.g. `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`), and set "
+    "JAVA_HOME to its folder or put `java` on the PATH."
 )
 
 
@@ -22,7 +22,7 @@ def check_java() -> tuple[str, int]:
     """Find Java as spark-submit does: ``JAVA_HOME`` if it is set, else the ``PATH``.
 
     :return: the path of the executable and its major version.
-    :raises JavaError: with the fix, when there is none, it does not start, or its version is not supported.
+    :raises JavaError: when Java is missing, does not start, or has an unsupported version; the message has the fix.
     """
     java = _find()
     major = _major_version(java)
@@ -36,11 +36,11 @@ def _find() -> str:
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise JavaError(f"Spark needs Java, but JAVA_HOME is {home}, and there is no executable {java}. {_FIX}")
+            raise JavaError(f"Spark needs Java, but JAVA_HOME is {home} and there is no executable {java}. {_FIX}")
         return str(java)
     on_path = shutil.which("java")
     if on_path is None:
-        raise JavaError(f"Spark needs Java, and this machine has none: no JAVA_HOME, no `java` on the PATH. {_FIX}")
+        raise JavaError(f"Spark needs Java, but JAVA_HOME is not set and there is no `java` on the PATH. {_FIX}")
     return on_path
 
 
@@ -52,5 +52,5 @@ def _major_version(java: str) -> int:
     # e.g. `openjdk version "17.0.15" 2025-04-15`; Java 8 calls itself 1.8.
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     if found is None:
-        raise JavaError(f"Spark needs Java, but {java} does not tell its version. {_FIX}")
+        raise JavaError(f"Spark needs Java, but {java} does not report its version. {_FIX}")
     return int(found[1])

@@ -16,16 +16,16 @@ _CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+\.\d+\S*)\.jar")
 class SparkHome:
     """An installation of Spark.
 
-    :param path: its folder; None when none was found.
+    :param path: its folder; None if none was found.
     """
 
     path: Path | None
 
     @classmethod
     def of(cls, binary: str | None = None) -> SparkHome:
-        """The one that a spark-submit starts: what ``SPARK_HOME`` names, its own, or the pyspark of this Python.
+        """The installation that spark-submit starts: ``SPARK_HOME``, spark-submit's own, or this Python's pyspark.
 
-        :param binary: the path of spark-submit, where it is known.
+        :param binary: the path of spark-submit, if known.
         """
         if named := os.environ.get("SPARK_HOME"):
             return cls(Path(named))
@@ -37,7 +37,7 @@ class SparkHome:
 
     @property
     def version(self) -> str | None:
-        """Its version, e.g. ``4.1.4``; None where the jars don't tell it."""
+        """Its version, e.g. ``4.1.4``; None if the jars don't show it."""
         return self._core and self._core[2]
 
     @property
@@ -47,7 +47,7 @@ class SparkHome:
 
     @property
     def hadoop(self) -> str | None:
-        """The version of its Hadoop; None where there is none."""
+        """The version of its Hadoop; None if it has none."""
         jars = [] if self.path is None else sorted(self.path.glob("jars/hadoop-client-api-*.jar"))
         return jars[0].name.removeprefix("hadoop-client-api-").removesuffix(".jar") if jars else None
 

@@ -1,12 +1,12 @@
-"""The drivers by which Spark reads and writes object stores: their jars are fetched once, checked, as Delta's are.
+"""Spark's drivers for object stores. Their jars are downloaded once and verified, like Delta's.
 
-Hadoop's own drivers, S3A and ABFS, must be of exactly the Hadoop that PySpark has.
+Hadoop's own drivers, S3A and ABFS, must have exactly the version of PySpark's Hadoop.
 
-The POM of ``hadoop-aws`` asks for the AWS SDK as one ``bundle`` of 686 MB, which has every AWS service, and which a
-cluster's executors would get anew for each merge. Here are instead the SDK's modules for S3 and STS, in the version
-that the POM names, and what they need that Spark lacks: 13 MB. All classes that ``hadoop-aws`` and these modules name
-are there, or in Spark, but for those of features that stay off: encryption on the client's side, S3 Access Grants, the
-native client (CRT), and credential providers of the SDK's first version. A test looks at each class.
+The POM of ``hadoop-aws`` depends on the AWS SDK as one ``bundle`` of 686 MB, which has every AWS service, and which a
+cluster's executors would download again for each merge. This list has instead the SDK's modules for S3 and STS, in the
+POM's version, and their dependencies that Spark lacks: 13 MB. All classes that ``hadoop-aws`` and these modules refer
+to are included or in Spark, except those of unused features: client-side encryption, S3 Access Grants, the native
+client (CRT), and credential providers of the SDK's first version. A test checks each class.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _ABFS_JARS = (
     ),
 )
 
-# Not 3 or 4, which take a service account's key by a file alone: it would have to be put on each executor's machine.
+# Not version 3 or 4: they accept a service account's key only as a file, which each executor's machine would need.
 _GCS_JARS = (
     Jar(
         "com.google.cloud.bigdataoss",
@@ -135,10 +135,10 @@ _GCS_JARS = (
 class StoreDriver:
     """A driver for one kind of object store.
 
-    :param name: what it is called.
+    :param name: its name.
     :param jars: its jars, the driver itself first.
-    :param flag: the field of a Spark connection that leaves them out.
-    :param of_hadoop: whether it must be of the Hadoop that Spark has.
+    :param flag: the field of a Spark connection that turns its jars on or off.
+    :param of_hadoop: whether it must have the version of Spark's Hadoop.
     """
 
     name: str
@@ -147,20 +147,20 @@ class StoreDriver:
     of_hadoop: bool = True
 
     def fetched(self, spark: SparkHome | None = None) -> list[str]:
-        """The absolute paths of its jars, fetched first if they are missing or damaged.
+        """The absolute paths of its jars; downloads missing or damaged ones first.
 
-        :param spark: for which installation; by default the one that spark-submit starts here.
-        :raises DeltaJarsError: when a jar is neither there nor to be had, the message tells how to bring it there; or
-            when they are not for its Hadoop.
+        :param spark: the installation of Spark; by default the one that spark-submit starts here.
+        :raises DeltaJarsError: when a jar is missing and can't be downloaded (the message says what to do), or the jars
+            don't fit Spark's Hadoop.
         """
         self._require_hadoop(spark or SparkHome.of())
         return fetched(self.jars)
 
     def are_there(self, spark: SparkHome | None = None) -> bool:
-        """Whether its jars are all on this machine; if not, the first that is missing can at least be fetched.
+        """Whether all of its jars are on this machine. If not, checks that the first missing one can be downloaded.
 
         :param spark: as for :meth:`fetched`.
-        :raises DeltaJarsError: when it can't, or they are not for its Hadoop.
+        :raises DeltaJarsError: when it can't be downloaded, or the jars don't fit Spark's Hadoop.
         """
         self._require_hadoop(spark or SparkHome.of())
         return have(self.jars)
@@ -169,9 +169,9 @@ class StoreDriver:
         if self.of_hadoop and spark.hadoop not in (None, HADOOP_VERSION):
             driver = self.jars[0]
             raise DeltaJarsError(
-                f"The {self.name} driver that is fetched is of Hadoop {HADOOP_VERSION}, which Spark 4.2 has; Spark "
+                f"The {self.name} driver of this package is for Hadoop {HADOOP_VERSION} (Spark 4.2), but Spark "
                 f"{spark.version} in {spark.path} has Hadoop {spark.hadoop}. Set {self.flag} to false in the "
-                f"connection's extra, and name {driver.group}:{driver.artifact}:{spark.hadoop} in packages."
+                f"connection's extra, and add {driver.group}:{driver.artifact}:{spark.hadoop} to packages."
             )
 
 

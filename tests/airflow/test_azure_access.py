@@ -156,10 +156,10 @@ def test_what_deltalake_is_told(define: Define) -> None:
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({"conn_type": "azure"}, "is of type 'azure'; it must be of type 'wasb' or 'adls'"),
+        ({"conn_type": "azure"}, "has type 'azure'. It must have type 'wasb' or 'adls'"),
         ({"login": "an-application", "extra": {"tenant_id": "of-us"}}, "but not both the application id"),
         ({"extra": {"connection_string": "AccountName=account"}}, "neither AccountKey nor SharedAccessSignature"),
-        ({"extra": {"sas_token": 7}}, "has a sas_token that is no text"),
+        ({"extra": {"sas_token": 7}}, "has a sas_token that is not a string"),
         ({"extra": {"workload_identity_tenant_id": "of-us"}}, "but no managed_identity_client_id"),
     ],
     ids=["another type", "no secret", "no secret in a connection string", "a token that is a number", "no client"],

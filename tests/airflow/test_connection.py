@@ -116,11 +116,11 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
-        ({"queue": "q"}, "unknown extras: queue. .* goes into conf"),
-        ({"conf": '{"spark.x": "y"}'}, "conf that is no JSON object"),
-        ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is neither text"),
-        ({"jars": ["/a.jar"]}, "jars that is no text"),
-        ({"namespace": 7}, "namespace that is no text"),
+        ({"queue": "q"}, "unknown extras: queue. .* into conf"),
+        ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object"),
+        ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is not a string"),
+        ({"jars": ["/a.jar"]}, "jars that is not a string"),
+        ({"namespace": 7}, "namespace that is not a string"),
     ],
     ids=readable,
 )

@@ -68,8 +68,8 @@ def test_another_try_makes_sense(
 def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job(reported("PATH_NOT_FOUND", "[PATH_NOT_FOUND] No path."), "`t`")
     assert str(error) == (
-        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that Spark can read it from "
-        "where it runs."
+        "The merge into `t` failed: [PATH_NOT_FOUND] No path. Check the path in source, and that Spark can read it "
+        "from where it runs."
     )
 
 

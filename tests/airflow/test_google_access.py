@@ -84,12 +84,12 @@ def test_what_deltalake_is_told(define: Define) -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
-        ({"key_secret_name": "s"}, "has a key_secret_name, which Google's driver for Hadoop doesn't know"),
+        ({"key_secret_name": "s"}, "has a key_secret_name, which Google's driver for Hadoop doesn't support"),
         ({"credential_config_file": "/c.json"}, "has a credential_config_file, which"),
-        ({"keyfile_dict": "{"}, "keyfile_dict that is no JSON"),
+        ({"keyfile_dict": "{"}, "keyfile_dict that is not JSON"),
         ({"keyfile_dict": {"type": "authorized_user"}}, "keyfile_dict without client_email"),
         ({"keyfile_dict": KEY, "key_path": "/k.json"}, "both a keyfile_dict and a key_path"),
-        ({"key_path": "/k.p12"}, r"key_path that is no \.json file"),
+        ({"key_path": "/k.p12"}, r"key_path that is not a \.json file"),
         ({"impersonation_chain": ["a@b", "c@d"]}, "of several accounts"),
     ],
     ids=[

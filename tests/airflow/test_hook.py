@@ -202,7 +202,7 @@ def test_only_allowed_properties(connection: Callable[[str], None], arguments: d
 def test_bounds_are_lists(connection: Callable[[str], None]) -> None:
     connection(bounded(allowed_locations="/data"))
     with pytest.raises(
-        DeltaMergeException, match=r"allowed_locations in the extra of .* is a list of texts, not '/data'"
+        DeltaMergeException, match=r"allowed_locations in the extra of .* must be a list of strings, got '/data'"
     ):
         DeltaMergeHook().merge(config("/data/table"))
 

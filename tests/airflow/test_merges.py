@@ -144,7 +144,7 @@ def test_a_failing_merge_does_not_stop_the_others(tmp_path: Path, caplog: pytest
     said, *errors = str(caught.value).splitlines()
     assert said == "2 of 6 merges failed; the others are done."
     assert str(missing) in errors[0]
-    assert "It was not begun, as merge 2 into the same table failed" in str(caught.value)
+    assert "Not started, because merge 2 into the same table failed" in str(caught.value)
     assert (tables.versions(one), tables.versions(two)) == ([0, 1, 2], [0, 1])
     assert (tables.count_rows(one), tables.count_rows(two)) == (6, 3)
     assert len({*transactions(one)}) == 2

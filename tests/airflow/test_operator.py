@@ -74,10 +74,10 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"fail_if": {"deleted_rows": 1}}, "'deleted_rows', which is none of: num_source_rows"),
         ({"fail_if": {"deleted_fraction": "20 %"}}, "'20 %', which is no number"),
         ({"fail_if": 7}, "list of SQL conditions, not 7"),
-        ({"create_table": "yes"}, "create_table is True or a dict"),
-        ({"create_table": {"partitioned_by": ["a"], "cluster_by": ["b"]}}, "not both"),
-        ({"source": {"path": "/in/a.csv", "bad_rows": "keep"}}, "bad_rows_path, a place for the rows, go together"),
-        ({"null_keys": "refuse"}, "it can be: allow, fail"),
+        ({"create_table": "yes"}, "create_table must be True or a dict"),
+        ({"create_table": {"partitioned_by": ["a"], "cluster_by": ["b"]}}, "both partitioned_by"),
+        ({"source": {"path": "/in/a.csv", "bad_rows": "keep"}}, "bad_rows_path need each other"),
+        ({"null_keys": "refuse"}, "null_keys must be allow or fail"),
         ({"on_empty_source": "ignore"}, "it can be: merge, skip, fail"),
         ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
         ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
@@ -104,7 +104,7 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
         ({"on": None}, "there is no on"),
         ({"sql": "MERGE INTO t USING s"}, "leave out target, source, on, clauses"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "create_table": True}, "leave out create_table"),
-        ({**NO_PARTS, "sql": "DELETE FROM {{ params.t }}"}, "is a MERGE INTO statement"),
+        ({**NO_PARTS, "sql": "DELETE FROM {{ params.t }}"}, "must be a MERGE INTO statement"),
         ({**NO_PARTS, "sql": ""}, "some text for sql"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "fail_if": {"rows": 1}}, "none of"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "expect_source": {}}, "expects nothing"),
@@ -156,7 +156,7 @@ def test_what_becomes_of_bad_rows_may_be_templates() -> None:
     operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "skip"})
     operator(source={"paths": ["/in/{{ ds }}.csv"], "bad_rows": "skip"})
     operator(source={"path": "/in/{{ ds }}", "format": "{{ params.format }}", "bad_rows": "skip"})
-    with pytest.raises(MergeConfigError, match="it can be: fail, skip, keep"):
+    with pytest.raises(MergeConfigError, match="bad_rows must be one of fail, skip, keep"):
         operator(source={"path": "/in/{{ ds }}.csv", "bad_rows": "drop"})
 
 

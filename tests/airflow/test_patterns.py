@@ -42,7 +42,7 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
         ({"pattern": UPSERT, "window": {"colum": "day"}}, "window has unknown keys: colum"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "{{ a }}", "timezone": "nowhere"}}, "no timezone"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "2024-01-02", "end": "2024-01-01"}}, "is empty"),
-        ({"pattern": UPSERT, "window": 7}, "A window is a dict"),
+        ({"pattern": UPSERT, "window": 7}, "A window must be a dict"),
     ], ids=readable
 )  # fmt: skip
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:

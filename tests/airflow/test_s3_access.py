@@ -189,7 +189,7 @@ def test_other_roles_sign_in_by_the_amazon_provider(
 ) -> None:
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # as where it is missing
     define(extra={"role_arn": "arn:aws:iam::1:role/r", **extra}, **KEYS)
-    with pytest.raises(StoreAccessError, match="which Airflow's Amazon provider follows"):
+    with pytest.raises(StoreAccessError, match="which needs Airflow's Amazon provider"):
         S3Access.of("my_lake", assumes_role=True)
 
 
@@ -212,23 +212,23 @@ def test_what_deltalake_is_told(define: Define) -> None:
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({"conn_type": "http"}, "is of type 'http'; it must be of type 'aws'"),
+        ({"conn_type": "http"}, "has type 'http'. It must have type 'aws'"),
         (
             {"extra": {"role_arn": "arn:aws:iam::1:role/r", "assume_role_method": "assume_role_with_saml"}},
-            "has a role_arn, .* install apache-airflow-providers-amazon",
+            "has a role_arn, .* Install apache-airflow-providers-amazon",
         ),
-        ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, which Airflow's Amazon provider"),
+        ({"extra": {"session_kwargs": {"profile_name": "p"}}}, "has a session_kwargs, which needs Airflow's"),
         ({"extra": {"profile_name": "p"}}, "has a profile_name, which"),
         ({"extra": {"verify": False}}, "has verify set"),
         ({"extra": {"verify": "/ca.pem"}}, "has verify set"),
         ({"extra": {"config_kwargs": {"signature_version": "unsigned"}}}, "has a signature_version"),
-        ({"extra": {"config_kwargs": {"s3": {"addressing_style": "other"}}}}, "none of auto, path and virtual"),
-        ({"extra": {"config_kwargs": "{}"}}, "config_kwargs that is no JSON object"),
-        ({"extra": {"endpoint_url": "minio:9000"}}, "doesn't begin with http://"),
-        ({"extra": {"region_name": 7}}, "region_name that is no text"),
-        ({"login": "canary-access"}, "only a part of its keys"),
-        ({"password": "canary/secret+"}, "only a part of its keys"),
-        ({"extra": TOKEN}, "only a part of its keys"),
+        ({"extra": {"config_kwargs": {"s3": {"addressing_style": "other"}}}}, "is not auto, path or virtual"),
+        ({"extra": {"config_kwargs": "{}"}}, "config_kwargs that is not a JSON object"),
+        ({"extra": {"endpoint_url": "minio:9000"}}, "doesn't start with http://"),
+        ({"extra": {"region_name": 7}}, "region_name that is not a string"),
+        ({"login": "canary-access"}, "only some of its keys"),
+        ({"password": "canary/secret+"}, "only some of its keys"),
+        ({"extra": TOKEN}, "only some of its keys"),
     ],
     ids=[
         "another connection type",

@@ -134,7 +134,7 @@ def test_deltas_errors_keep_their_condition(spark: SparkSession, plain: Path) ->
     "options", [{"update_only_changed": True}, {"guards": {"expect_source": {"unique": ["id"]}}}], ids=str
 )
 def test_what_only_our_engine_can_do_is_refused(options: dict[str, object]) -> None:
-    with pytest.raises(MergeConfigError, match="needs this package's own engine"):
+    with pytest.raises(MergeConfigError, match='is not available with engine="builtin"'):
         MergeStatement(sql=statement(Path("t"), CLAUSES["delete"]), engine="builtin", **options)  # type: ignore[arg-type]
 
 

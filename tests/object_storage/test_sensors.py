@@ -81,7 +81,7 @@ def test_a_watcher(path: str) -> None:
 
 def test_an_aws_connection_that_cannot_be_followed_fails_at_once(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", '{"conn_type": "aws", "extra": {"verify": "/etc/ssl/lake.pem"}}')
-    with pytest.raises(AirflowException, match="has verify set, which Spark's S3A driver doesn't know"):
+    with pytest.raises(AirflowException, match="has verify set, which Spark's S3A driver doesn't support"):
         sensor(f"s3a://{bucket}/orders").poke({})  # type: ignore[typeddict-item]
 
 

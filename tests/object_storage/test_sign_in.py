@@ -103,5 +103,5 @@ def test_a_profile_is_read(define: Any) -> None:
 
 def test_who_may_not_sign_in_is_told_why(define: Any, bucket: str) -> None:
     define({"profile_name": "of-nobody"})
-    with pytest.raises(DeltaMergeException, match="could not sign in by its profile_name: ProfileNotFound: "):
+    with pytest.raises(DeltaMergeException, match="could not sign in with its profile_name: ProfileNotFound: "):
         DeltaMergeHook(conf=SPARK).merge(config(bucket, "SELECT 1 AS id, 'Ada' AS name"))

@@ -54,7 +54,7 @@ def test_it_is_told_why_spark_could_not_be_run(folder: Path, monkeypatch: pytest
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-2:] == [
-        "Spark could not be run to load its classes. It said:",
+        "Spark could not be run to load its classes. Its output ends with:",
         "no Spark here",
     ]
     assert not list(folder.glob("*.jsa"))

@@ -59,17 +59,20 @@ def test_a_date_column_of_the_target_is_bounded_too() -> None:
     ("changes", "sentence"),
     [
         ({"column": ""}, "some text for a window's column"),
-        ({"column_type": "time"}, "can be: timestamp, timestamp_ntz, date, string"),
+        ({"column_type": "time"}, "must be one of timestamp, timestamp_ntz, date, string"),
         ({"timezone": "Mars/Olympus"}, "no timezone 'Mars/Olympus'"),
-        ({"start": "yesterday"}, "window's start is 'yesterday'; write a moment like"),
+        ({"start": "yesterday"}, "window's start must be a timestamp like .* got 'yesterday'"),
         ({"start": ""}, "no data interval"),
         ({"end": DAY["start"]}, "is empty"),
-        ({"column_type": "date"}, "not of whole days in UTC"),
-        ({**BERLIN, "column_type": "date", "date_column": "day"}, "date_column goes with a column of moments"),
+        ({"column_type": "date"}, "has no whole days in UTC"),
+        (
+            {**BERLIN, "column_type": "date", "date_column": "day"},
+            "date_column is only available for a column of timestamps",
+        ),
         # From 2:30 summer time to 2:15 winter time: 45 minutes, but back by the clock.
         (
             {**BERLIN, "column_type": "timestamp_ntz", "start": "2024-10-27T00:30Z", "end": "2024-10-27T01:15Z"},
-            "is empty: .* local times of Europe/Berlin",
+            "is empty. .* local time of Europe/Berlin",
         ),
     ],
     ids=readable,

@@ -100,7 +100,7 @@ def test_jars_are_those_that_the_matrix_was_made_with() -> None:
 @pytest.mark.parametrize(("version", "scala"), [("4.3.0", "2.13"), ("3.4.4", "2.12"), ("3.5.9", "2.13")])
 def test_another_spark_is_refused(tmp_path: Path, version: str, scala: str) -> None:
     home = SparkHome(spark(tmp_path / "spark", version, scala=scala))
-    with pytest.raises(DeltaJarsError, match=r"merges run on Spark 3\.5, 4\.0, 4\.1, 4\.2"):
+    with pytest.raises(DeltaJarsError, match=r"Merges run on Spark 3\.5, 4\.0, 4\.1, 4\.2"):
         jars_for(home)
 
 

@@ -1,7 +1,7 @@
-"""The log store that goes with each merge, by which S3 itself refuses the second writer of a commit.
+"""The log store that is shipped with each merge. With it, S3 itself refuses the second writer of a commit.
 
-What Delta asks of a log store cannot be Python, so this folder has two Java classes and, made from them by
-``make log-store``, the jar. A test builds the jar anew and compares the bytes.
+Delta's log stores can't be written in Python, so this folder has two Java classes and the jar that ``make log-store``
+builds from them. A test rebuilds the jar and compares the bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 
 LOG_STORE = "airflow_delta_merge.log_store.S3ConditionalLogStore"
 
-#: Delta's own properties, by which it chooses a log store for a scheme.
+#: Delta's own properties that set the log store of a scheme.
 LOG_STORE_PROPERTIES = {"spark.delta.logStore.s3a.impl": LOG_STORE, "spark.delta.logStore.s3.impl": LOG_STORE}
-#: With one for all schemes, Delta refuses those above.
+#: If a log store for all schemes is set, Delta refuses the properties above.
 LOG_STORE_OF_ALL_SCHEMES = "spark.delta.logStore.class"
 
 _FOLDER = Path(__file__).parent
@@ -24,5 +24,5 @@ def log_store_jar() -> str:
 
 
 def log_store_sources() -> list[Path]:
-    """What the jar is made from."""
+    """The Java sources of the jar."""
     return sorted(_FOLDER.glob("*.java"))
