@@ -29,7 +29,7 @@ from airflow_delta_merge.config.merge_statement import MergeStatement
 from airflow_delta_merge.config.merge_window import MergeWindow
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
-from airflow_delta_merge.config.source_expectations import SourceExpectations
+from airflow_delta_merge.config.source_expectations import RowCondition, SourceExpectations
 from airflow_delta_merge.config.transport import from_json, statements_to_sql, to_json
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "MergeStatement",
     "MergeTarget",
     "MergeWindow",
+    "RowCondition",
     "SourceDedupe",
     "SourceExpectations",
     "from_json",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,31 @@ from airflow_delta_merge.config.checks import check_keys, column_names, require_
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart
 
+#: What becomes of rows that break an expectation.
+ON_FAILURE = ("fail", "warn", "set_aside")
 _SAMPLES = ("keys", "rows", "none")
+_KEYS = ("unique", "not_null", "columns", "sample", "failed_rows_path")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCondition:
+    """What each row of a source must fulfil.
+
+    :param name: what the expectation is called, in results and logs.
+    :param condition: a SQL condition over the source's columns. A row for which it is NULL fulfils it, as in a CHECK.
+    :param on_failure: what becomes of the others: ``fail`` the merge, ``warn``, or ``set_aside`` these rows.
+    """
+
+    name: str
+    condition: str
+    on_failure: str = "fail"
+
+    def __post_init__(self) -> None:
+        require_text(self.name, "the name of an expectation")
+        require_text(self.condition, f"the condition of {self.name} in expect_source")
+        _check_on_failure(self.on_failure, self.name)
+        if self.name in _KEYS:
+            raise MergeConfigError(f"expect_source can't call a condition {self.name!r}: choose another name.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +42,17 @@ class SourceExpectations:
     """What the rows must be like that a merge takes; they are those that are left by its window and dedupe.
 
     :param unique: columns whose values together no two rows share. A row with a NULL in one of them shares them with
-        none, as in SQL; name it in ``not_null`` too.
+        none, as in SQL; name it in ``not_null`` too. Rows that are set aside by others don't count.
     :param not_null: columns that are never NULL.
     :param columns: columns that must be there, with their types as Spark SQL writes them; there may be more.
     :param sample: what a few of the rows that don't meet them show in the log: ``keys`` (the columns in ``unique`` and
         those that ``on`` compares), ``rows`` (all columns) or ``none``, when also keys tell too much.
+    :param conditions: what each row must fulfil, as :class:`RowCondition`; in a dict each has its name as key.
+    :param unique_on_failure: what becomes of rows that aren't ``unique``: ``fail`` the merge, ``warn``, or
+        ``set_aside``, all of those that share their values.
+    :param not_null_on_failure: what becomes of rows with a NULL in one of ``not_null``.
+    :param failed_rows_path: with ``set_aside``: path of the Delta table to which such rows are added; it is made if it
+        is missing.
     :raises MergeConfigError: when nothing is expected, or it can't be meant so.
     """
 
@@ -30,42 +60,90 @@ class SourceExpectations:
     not_null: tuple[str, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
     sample: str = "keys"
+    conditions: tuple[RowCondition, ...] = ()
+    unique_on_failure: str = "fail"
+    not_null_on_failure: str = "fail"
+    failed_rows_path: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("unique", "not_null"):
             names = column_names(getattr(self, name), f"expect_source's {name}")
             _refuse_twins(names, name)
             object.__setattr__(self, name, names)
+            _check_on_failure(getattr(self, f"{name}_on_failure"), name)
         object.__setattr__(self, "columns", _columns(self.columns))
         _refuse_twins([name for name, _ in self.columns], "columns")
-        if not (self.unique or self.not_null or self.columns):
-            raise MergeConfigError("expect_source expects nothing: give it unique, not_null or columns.")
+        object.__setattr__(self, "conditions", tuple(self.conditions))
+        if not (self.unique or self.not_null or self.columns or self.conditions):
+            raise MergeConfigError(
+                "expect_source expects nothing: give it unique, not_null, columns, or a condition by a name of its own."
+            )
         if self.sample not in _SAMPLES:
             raise MergeConfigError(f"expect_source's sample is {self.sample!r}; it can be: {', '.join(_SAMPLES)}.")
+        self._check_path()
+
+    def _check_path(self) -> None:
+        if self.failed_rows_path is not None:
+            require_text(self.failed_rows_path, "failed_rows_path")
+        if self.sets_aside != (self.failed_rows_path is not None):
+            raise MergeConfigError(
+                'on_failure="set_aside" and failed_rows_path go together: give expect_source both, or neither.'
+            )
 
     @classmethod
     def of(cls, value: SourceExpectations | Mapping[str, Any]) -> SourceExpectations:
-        """Read them from a dict of the parameters."""
+        """Read them from a dict of the parameters.
+
+        In it ``unique`` and ``not_null`` may be dicts of ``columns`` and ``on_failure``. What has another name is a
+        condition of that name, a dict of ``condition`` and ``on_failure``.
+        """
         if isinstance(value, SourceExpectations):
             return value
         if not isinstance(value, Mapping):
             raise MergeConfigError(
                 f'expect_source is a dict like {{"unique": ["id"], "not_null": ["id", "day"]}}, not {value!r:.80}.'
             )
-        check_keys(value, "expect_source", optional=("unique", "not_null", "columns", "sample"))
-        return cls(**value)
+        named = {name: part for name, part in value.items() if name not in _KEYS and isinstance(part, Mapping)}
+        parts = {name: part for name, part in value.items() if name not in named}
+        check_keys(parts, "expect_source", optional=(*_KEYS, *named))
+        for name in ("unique", "not_null"):
+            if isinstance(part := parts.get(name), Mapping):
+                check_keys(part, f"expect_source's {name}", required=("columns",), optional=("on_failure",))
+                parts |= {name: part["columns"], f"{name}_on_failure": part.get("on_failure", "fail")}
+        for name, part in named.items():
+            check_keys(part, f"expectation {name}", required=("condition",), optional=("on_failure",))
+        return cls(**parts, conditions=tuple(RowCondition(name=name, **part) for name, part in named.items()))
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether rows may be left out of the merge."""
+        of_columns = [(self.unique, self.unique_on_failure), (self.not_null, self.not_null_on_failure)]
+        given = [on_failure for columns, on_failure in of_columns if columns]
+        return "set_aside" in (*given, *(each.on_failure for each in self.conditions))
 
     def is_unique_by(self, keys: tuple[str, ...]) -> bool:
         """Whether rows of which no two share these keys are unique as expected, whatever else they hold."""
         return bool(self.unique) and {_parts(key) for key in keys} <= {_parts(name) for name in self.unique}
 
     def to_dict(self) -> dict[str, Any]:
+        path = {} if self.failed_rows_path is None else {"failed_rows_path": self.failed_rows_path}
         return {
-            "unique": list(self.unique),
-            "not_null": list(self.not_null),
+            "unique": _plain(self.unique, self.unique_on_failure),
+            "not_null": _plain(self.not_null, self.not_null_on_failure),
             "columns": dict(self.columns),
             "sample": self.sample,
+            **path,
+            **{each.name: {"condition": each.condition, "on_failure": each.on_failure} for each in self.conditions},
         }
+
+
+def _plain(columns: tuple[str, ...], on_failure: str) -> Any:
+    return list(columns) if on_failure == "fail" else {"columns": list(columns), "on_failure": on_failure}
+
+
+def _check_on_failure(value: Any, name: str) -> None:
+    if value not in ON_FAILURE:
+        raise MergeConfigError(f"on_failure of {name} is {value!r}; it can be: {', '.join(ON_FAILURE)}.")
 
 
 def _columns(columns: Any) -> tuple[tuple[str, str], ...]:
@@ -80,7 +158,7 @@ def _columns(columns: Any) -> tuple[tuple[str, str], ...]:
     return checked
 
 
-def _refuse_twins(names: Any, where: str) -> None:
+def _refuse_twins(names: Iterable[str], where: str) -> None:
     parts = [_parts(name) for name in names]
     if len(set(parts)) < len(parts):
         raise MergeConfigError(f"expect_source's {where} names a column twice: {', '.join(names)}.")

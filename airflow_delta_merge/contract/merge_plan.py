@@ -31,6 +31,8 @@ class MergePlan:
     :param num_touched_bytes: their size.
     :param num_bad_rows: unreadable rows of the source's JSON or CSV files, which would be left out.
     :param num_null_keys: source rows with a NULL in a key column, as in a result.
+    :param num_set_aside_rows: source rows that would be set aside; ``num_source_rows`` is without them.
+    :param failed_expectations: how many source rows break each expectation, by its name.
     :param spark_plans: Spark's physical plans by what they compute (``matches``, ``rewritten rows``, ``inserted
         rows``), if requested.
     """
@@ -53,6 +55,8 @@ class MergePlan:
     num_touched_bytes: int
     num_bad_rows: int = 0
     num_null_keys: int | None = None
+    num_set_aside_rows: int = 0
+    failed_expectations: dict[str, int] = field(default_factory=dict)
     spark_plans: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

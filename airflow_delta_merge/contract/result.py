@@ -49,6 +49,9 @@ class MergeResult:
     :param num_bad_rows: rows of the source's JSON or CSV files that could not be read and were left out.
     :param num_null_keys: source rows with a NULL in a key column, by which they match nothing; None where they weren't
         counted: ``on`` is a condition, ``null_safe``, the source is written as it is read, or Delta merged.
+    :param num_set_aside_rows: source rows that broke an expectation of ``expect_source`` and were set aside, so that
+        neither the merge nor ``numSourceRows`` among the metrics has them.
+    :param failed_expectations: how many source rows broke each expectation, by its name.
     :param already_committed: whether nothing was done now, because an earlier try of the same execution had committed;
         all else is what that try recorded in the table's log.
     """
@@ -82,6 +85,8 @@ class MergeResult:
     num_commit_attempts: int = 1
     num_bad_rows: int = 0
     num_null_keys: int | None = None
+    num_set_aside_rows: int = 0
+    failed_expectations: dict[str, int] = field(default_factory=dict)
     already_committed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,7 +141,7 @@ def _check_type(name: str, value: Any) -> None:
         good = isinstance(value, str)
     elif name == "already_committed":
         good = isinstance(value, bool)
-    elif name in ("metrics", "durations_ms"):
+    elif name in ("metrics", "durations_ms", "failed_expectations"):
         good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
     else:
         good = _is_int(value) or (name in ("version", "num_null_keys") and value is None)

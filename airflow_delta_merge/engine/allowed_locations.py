@@ -56,8 +56,12 @@ class AllowedLocations:
         else:
             self._check_text(f"SELECT * FROM {config.target.to_sql()}")  # noqa: S608  quoted
             self._check_source(config.source)
-        for expression in (*expressions, *config.guards.fail_if):
+        expected = config.guards.expect_source
+        conditions = [each.condition for each in expected.conditions] if expected else []
+        for expression in (*expressions, *config.guards.fail_if, *conditions):
             self._check_text(expression, expression=True)
+        if expected and expected.failed_rows_path is not None:
+            self._check_path(expected.failed_rows_path)
 
     def check_merge(self, merge: ResolvedMerge) -> None:
         """Check every location that a resolved merge reads or writes.

@@ -26,6 +26,7 @@ from airflow_delta_merge.engine.delta_jvm import (
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.guards import NO_GUARDS
+from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
@@ -100,6 +101,7 @@ def _merge(
         return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
+    kept_rows = KeptRows(config.target.to_sql(), identity)
     with statements_of(gateway, config, create=True, allowed=allowed, identity=identity) as statements:
 
         def attempt(number: int) -> MergeResult:
@@ -110,6 +112,7 @@ def _merge(
                 attempt=number,
                 num_bad_rows=statements.num_bad_rows,
                 null_keys=_null_keys(config),
+                kept_rows=kept_rows,
                 update_only_changed=config.update_only_changed,
                 guards=config.guards,
                 engine=config.engine,
@@ -216,6 +219,7 @@ def _command(
     attempt: int = 1,
     num_bad_rows: int = 0,
     null_keys: NullKeys = NO_KEYS,
+    kept_rows: KeptRows | None = None,
     update_only_changed: bool = False,
     guards: MergeGuards = NO_GUARDS,
     engine: MergeEngine = MergeEngine.DELTA_MERGE,
@@ -243,6 +247,7 @@ def _command(
         attempt=attempt,
         num_bad_rows=num_bad_rows,
         null_keys=null_keys,
+        kept_rows=kept_rows,
     )
 
 

@@ -32,8 +32,10 @@ _CHANGED = ("updated", "deleted", "inserted")
 def require_guards(gateway: Gateway, guards: MergeGuards) -> None:
     """Check that each condition is a boolean expression over the counts.
 
-    :raises MergeConfigError: when one is not.
+    :raises MergeConfigError: when one is not, or a condition of ``expect_source`` is no expression.
     """
+    for each in guards.expect_source.conditions if guards.expect_source else ():
+        require_expression(gateway, each.condition, f"condition of {each.name} in expect_source")
     for condition in guards.fail_if:
         require_expression(gateway, condition, f"guard {condition!r} in fail_if")
         try:

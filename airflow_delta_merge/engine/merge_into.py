@@ -22,6 +22,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     without_call_sites,
 )
 from airflow_delta_merge.engine.guards import NO_GUARDS, check_source
+from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
@@ -33,12 +34,13 @@ from airflow_delta_merge.engine.source_expectations import SourceCheck
 from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
 from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
-from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.exceptions import MergeExecutionError, SourceExpectationError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.contract.merge_plan import MergePlan
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
+    from airflow_delta_merge.engine.source import MaterializedSource
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class MergeIntoCommand:
     :param attempt: which commit attempt this is, from 1.
     :param null_keys: what is said of NULLs in its key columns.
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
+    :param kept_rows: keeps the rows that its guards set aside.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class MergeIntoCommand:
         attempt: int = 1,
         num_bad_rows: int = 0,
         null_keys: NullKeys = NO_KEYS,
+        kept_rows: KeptRows | None = None,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
@@ -98,6 +102,7 @@ class MergeIntoCommand:
         self._once = once
         self._recorded: MergeResult | None = None
         self._null_keys = null_keys
+        self._kept_rows = kept_rows
         self._update_only_changed = update_only_changed
         self._source_attempt = 0
         self._report = MergeReport(statement, metrics, attempt, num_bad_rows)
@@ -193,8 +198,9 @@ class MergeIntoCommand:
             facts = facts_before(started)
             if fits := fitting(facts):
                 return self._previewed(fits, started, facts, explain=explain)
-            # Guards stop a merge, not the count of what it would do.
-            with self._context(started, NO_GUARDS, nullcontext()) as context:
+            # Guards stop a merge, not the count of what it would do; but rows that are set aside aren't counted.
+            guards = replace(NO_GUARDS, expect_source=self._guards.expect_source)
+            with self._context(started, guards, nullcontext(), is_dry_run=True) as context:
                 facts = facts_after(facts, context)
                 return self._previewed(fitting(facts), context, facts, explain=explain)
 
@@ -260,7 +266,12 @@ class MergeIntoCommand:
 
     @contextmanager
     def _context(
-        self, started: StartedMerge, guards: MergeGuards, recorded: AbstractContextManager[None]
+        self,
+        started: StartedMerge,
+        guards: MergeGuards,
+        recorded: AbstractContextManager[None],
+        *,
+        is_dry_run: bool = False,
     ) -> Iterator[MergeContext]:
         """Materialize the source, within ``recorded``, and find out what it tells of the target."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
@@ -270,9 +281,7 @@ class MergeIntoCommand:
         settings = started.settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
-        check = None
-        if expected := guards.expect_source:
-            check = SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
+        check = self._source_check(guards, names, is_dry_run=is_dry_run)
         null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
         with timed, self._described("materialize source"), recorded:
@@ -283,19 +292,24 @@ class MergeIntoCommand:
                 statistics=[
                     *(statistic for key in keys for statistic in key.statistics()),
                     *(check.statistics() if check else ()),
-                    *self._null_keys.statistics(null_keys),
+                    *self._null_keys.statistics(null_keys, but=check.set_aside if check else None),
                 ],
                 also=check.columns if check else (),
+                marked=check.marked if check else None,
                 storage_level=self._report.storage_level,
                 broadcast_bytes=settings.broadcast_bytes,
             )
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
+            every, source = source, check.left_of(source) if check else source
             check_source(guards, source.num_rows)
             self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
-                    check.check_rows(source)
+                    self._check_rows(check, every, source, is_dry_run=is_dry_run)
+                    if self._kept_rows is not None and not is_dry_run:
+                        with transaction.paused():
+                            check.keep(every, self._kept_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
                 search = choose_files(self._statement, transaction, keys, source, settings)
@@ -306,6 +320,24 @@ class MergeIntoCommand:
             )
         finally:
             source.release()
+
+    def _source_check(self, guards: MergeGuards, names: ColumnNames, *, is_dry_run: bool) -> SourceCheck | None:
+        if guards.expect_source is None:
+            return None
+        try:
+            return SourceCheck(self._gateway, self._statement, guards.expect_source, prefix=names.expected)
+        except SourceExpectationError as error:
+            if not is_dry_run:
+                raise
+            _log.warning("The merge would fail: %s", error)
+            return None
+
+    def _check_rows(
+        self, check: SourceCheck, every: MaterializedSource, left: MaterializedSource, *, is_dry_run: bool
+    ) -> None:
+        """Look at the source's rows, of which some may be set aside."""
+        self._report.failed_expectations = check.check_rows(every, left, fails=not is_dry_run)
+        self._report.num_set_aside_rows = check.num_set_aside(every)
 
     def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
         self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files

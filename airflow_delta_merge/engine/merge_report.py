@@ -36,6 +36,8 @@ class MergeReport:
         self.storage_level = ""
         self.materialization = "nothing was read"
         self.num_null_keys: int | None = None
+        self.num_set_aside_rows = 0
+        self.failed_expectations: dict[str, int] = {}
 
     def plan(self, touched_bytes: int, spark_plans: Mapping[str, str]) -> MergePlan:
         """What the merge would do.
@@ -99,4 +101,6 @@ class MergeReport:
             "num_touched_files": self.num_touched_files,
             "num_bad_rows": self._num_bad_rows,
             "num_null_keys": self.num_null_keys,
+            "num_set_aside_rows": self.num_set_aside_rows,
+            "failed_expectations": dict(self.failed_expectations),
         }

@@ -40,9 +40,15 @@ class NullKeys:
         keys = () if isinstance(config.on, str) or config.null_safe else config.on
         return cls(keys, config.null_keys == "fail")
 
-    def statistics(self, name: str) -> list[Column]:
-        """An aggregate to compute while the source is read: the number of rows with a NULL key."""
-        return [F.count_if(self._is_null()).alias(name)] if self.keys else []
+    def statistics(self, name: str, but: Column | None = None) -> list[Column]:
+        """An aggregate to compute while the source is read: the number of rows with a NULL key.
+
+        :param but: true for rows that don't count.
+        """
+        if not self.keys:
+            return []
+        counts = self._is_null() if but is None else self._is_null() & ~but
+        return [F.count_if(counts).alias(name)]
 
     def check(self, source: MaterializedSource, name: str) -> int | None:
         """Number of source rows with a NULL key, from the aggregate of that name; None if there are no keys to check.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,7 @@ def materialize_source(
     row_id: str,
     statistics: Iterable[Column],
     also: Sequence[Column] = (),
+    marked: Callable[[DataFrame], DataFrame] | None = None,
     storage_level: str,
     broadcast_bytes: int,
 ) -> MaterializedSource:
@@ -103,10 +104,13 @@ def materialize_source(
     :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
     :param also: columns to keep beside those that the merge uses.
+    :param marked: adds columns to the rows, which ``statistics`` may use.
     :param storage_level: Spark's storage level for the rows.
     :param broadcast_bytes: maximum size of a source that counts as small.
     """
-    frame = statement.source_frame(also).withColumn(row_id, F.monotonically_increasing_id())
+    rows = statement.source_frame(also)
+    rows = rows if marked is None else marked(rows)
+    frame = rows.withColumn(row_id, F.monotonically_increasing_id())
     count = F.count(F.lit(1)).alias(row_id)
     kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)

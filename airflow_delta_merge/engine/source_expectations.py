@@ -1,13 +1,22 @@
-"""Whether a merge's source is what its caller expects: its columns before it is read, its rows right after."""
+"""Whether a merge's source is what its caller expects: its columns before it is read, its rows right after.
+
+Conditions and NULLs are looked at in all rows. Rows that are set aside are left out of all that follows: the look for
+unique rows, the counts and the merge. Each row is marked in the pass that reads it, so the rows that are counted, kept
+and merged are the same.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import is_of_type
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import SourceExpectations
     from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge
+    from airflow_delta_merge.engine.kept_rows import KeptRows
     from airflow_delta_merge.engine.source import MaterializedSource
 
 _log = logging.getLogger(__name__)
@@ -28,6 +38,23 @@ _log = logging.getLogger(__name__)
 #: How many rows, or values of keys, the log shows of those that aren't as expected.
 SAMPLE_SIZE = 5
 _LONGEST_VALUE = 100
+_ACTIONS = {"warn": "merged all the same", "set_aside": "set aside"}
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """An expectation that is about single rows.
+
+    :param name: what it is called.
+    :param broken: whether a row breaks it.
+    :param on_failure: what becomes of such rows.
+    :param mark: the column with that, where rows are marked; and the name of its count.
+    """
+
+    name: str
+    broken: Column
+    on_failure: str
+    mark: str
 
 
 class SourceCheck:
@@ -53,14 +80,36 @@ class SourceCheck:
         columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that tell which row it is.
         self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0].lower() in columns]
+        self._rules = list(self._row_rules())
+        marks = [each.on_failure for each in self._rules]
+        self._is_marking = expected.sets_aside or bool(expected.conditions) or any(each != "fail" for each in marks)
+        self._sets_unique_aside = bool(expected.unique) and expected.unique_on_failure == "set_aside"
         #: The source's columns that the check looks at, beside those that the merge needs.
         self.columns: list[Column] = [_column(name) for name in dict.fromkeys((*expected.unique, *expected.not_null))]
-        if expected.sample == "rows":
+        self.columns += [F.expr(each.condition) for each in expected.conditions]
+        if expected.sample == "rows" or expected.sets_aside:
             self.columns = [F.col("*")]
+
+    def _row_rules(self) -> Iterator[_Rule]:
+        expected = self._expected
+        if expected.not_null:
+            is_null = reduce(operator.or_, (_column(name).isNull() for name in expected.not_null))
+            yield _Rule("not_null", is_null, expected.not_null_on_failure, f"{self._prefix}breaks_not_null")
+        for position, each in enumerate(expected.conditions):
+            broken = ~F.coalesce(F.expr(each.condition), F.lit(True))
+            yield _Rule(each.name, broken, each.on_failure, f"{self._prefix}breaks_{position}")
+
+    # Before the source is read
 
     def _check_columns(self, source: DataFrame) -> None:
         types = dict.fromkeys((*self._expected.unique, *self._expected.not_null), "") | dict(self._expected.columns)
-        if found := list(filter(None, (self._wrong(source, name, type_) for name, type_ in types.items()))):
+        found = list(filter(None, (self._wrong(source, name, type_) for name, type_ in types.items())))
+        for each in self._expected.conditions:
+            try:
+                source.filter(F.expr(each.condition))  # which takes neither aggregates nor what is no boolean
+            except PySparkException as error:
+                found.append(f"the condition of {each.name} can't be told: {first_line(error)}")
+        if found:
             raise SourceExpectationError(_told(found))
 
     def _wrong(self, source: DataFrame, name: str, type_: str) -> str:
@@ -74,23 +123,109 @@ class SourceCheck:
             return ""
         return f"{name} is {column.schema[0].dataType.simpleString()}, not {type_}"
 
+    # While it is read
+
+    def marked(self, source: DataFrame) -> DataFrame:
+        """The source's rows with columns that say which expectations each breaks, where that decides on single rows."""
+        if not self._is_marking:
+            return source
+        rows = source.select("*", *[rule.broken.alias(rule.mark) for rule in self._rules])
+        if not self._sets_unique_aside:
+            return rows
+        keys = [_column(name) for name in self._expected.unique]
+        counts = reduce(operator.and_, (key.isNotNull() for key in keys))
+        if (aside := self._set_aside_by_rules()) is not None:
+            counts &= ~aside
+        shared = F.count(F.when(counts, F.lit(1))).over(Window.partitionBy(*keys)) > 1
+        return rows.select("*", (counts & shared).alias(self._unique_mark))
+
+    @property
+    def _unique_mark(self) -> str:
+        return f"{self._prefix}breaks_unique"
+
+    def _set_aside_by_rules(self) -> Column | None:
+        marks = [F.col(rule.mark) for rule in self._rules if rule.on_failure == "set_aside"]
+        return reduce(operator.or_, marks) if marks else None
+
+    @property
+    def set_aside(self) -> Column | None:
+        """Whether a row of :meth:`marked` is left out of the merge; None if none is."""
+        by_rules = self._set_aside_by_rules()
+        if not self._sets_unique_aside:
+            return by_rules
+        mark = F.col(self._unique_mark)
+        return mark if by_rules is None else by_rules | mark
+
     def statistics(self) -> list[Column]:
-        """Aggregates to compute while the source is read: how many NULLs each column has that shall have none."""
-        return [
-            F.count_if(_column(name).isNull()).alias(f"{self._prefix}{position}")
-            for position, name in enumerate(self._expected.not_null)
-        ]
+        """Aggregates to compute while the source is read, of :meth:`marked` rows: how many break what."""
+        counts = {f"{self._prefix}{n}": _column(name).isNull() for n, name in enumerate(self._expected.not_null)}
+        counts |= {rule.mark: F.col(rule.mark) if self._is_marking else rule.broken for rule in self._rules}
+        if self._sets_unique_aside:
+            counts[self._unique_mark] = F.col(self._unique_mark)
+        if (aside := self.set_aside) is not None:
+            counts[f"{self._prefix}aside"] = aside
+        return [F.count_if(broken).alias(name) for name, broken in counts.items()]
 
-    def check_rows(self, source: MaterializedSource) -> None:
-        """Look at the rows, once they were read with :attr:`columns` and :meth:`statistics`.
+    # Once it was read
 
+    def num_set_aside(self, source: MaterializedSource) -> int:
+        """How many rows are left out of the merge."""
+        return int(source.statistics.get(f"{self._prefix}aside", 0))
+
+    def left_of(self, source: MaterializedSource) -> MaterializedSource:
+        """The rows that are merged, without marks.
+
+        :param source: all rows, read with :attr:`columns`, :meth:`marked` and :meth:`statistics`.
+        """
+        if not self._is_marking:
+            return source
+        aside = self.set_aside
+        rows = source.frame if aside is None else source.frame.filter(~aside)
+        return replace(source, frame=rows.drop(*self._marks), num_rows=source.num_rows - self.num_set_aside(source))
+
+    @property
+    def _marks(self) -> list[str]:
+        return [*(rule.mark for rule in self._rules), self._unique_mark]
+
+    def check_rows(self, source: MaterializedSource, left: MaterializedSource, *, fails: bool = True) -> dict[str, int]:
+        """Look at the rows, and count for each expectation those that break it.
+
+        :param source: all rows, as for :meth:`left_of`.
+        :param left: what that gave.
+        :param fails: whether expectations that say so make the merge fail.
         :raises SourceExpectationError: with the numbers, when some aren't as expected; a sample goes to the log.
         """
-        rows = source.frame.drop(source.row_id)
-        found = self._nulls(source, rows) + self._duplicates(rows)
-        if found:
+        counts = {rule.name: int(source.statistics[rule.mark]) for rule in self._rules}
+        found = [text for rule in self._rules for text in self._look_at(rule, source, fails)]
+        if self._expected.unique:
+            counts["unique"], of_unique = self._duplicates(source, left, fails)
+            found += of_unique
+        if found and fails:
             sampled = "" if self._expected.sample == "none" else " Some of them stand in the log above this."
             raise SourceExpectationError(_told(found, of=source.num_rows) + sampled)
+        return counts
+
+    def _look_at(self, rule: _Rule, source: MaterializedSource, fails: bool) -> list[str]:
+        """What makes the merge fail; rows that are merged or set aside are only told of."""
+        number = int(source.statistics[rule.mark])
+        if not number:
+            return []
+        rows = source.frame.drop(source.row_id)
+        if rule.on_failure != "fail":
+            self._tell(rule.name, number, source.num_rows, rule.on_failure)
+            if rule.on_failure == "warn":
+                self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
+            return []
+        if not fails:
+            return []
+        if rule.name == "not_null":
+            return self._nulls(source, rows.drop(*self._marks))
+        self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
+        return [f"{rule.name} is broken by {_number_of(number, 'row')}"]
+
+    def _tell(self, name: str, number: int, of: int, on_failure: str) -> None:
+        what = _ACTIONS[on_failure]
+        _log.warning("%d of the source's %d rows break %s and are %s.", number, of, name, what)
 
     def _nulls(self, source: MaterializedSource, rows: DataFrame) -> list[str]:
         counts = [int(source.statistics[f"{self._prefix}{n}"]) for n in range(len(self._expected.not_null))]
@@ -99,20 +234,27 @@ class SourceCheck:
             self._show(f"rows without {name}", rows.filter(_column(name).isNull()))
         return [f"{name} is NULL in {_number_of(number, 'row')}" for name, number in found.items()]
 
-    def _duplicates(self, rows: DataFrame) -> list[str]:
-        if not self._expected.unique:
-            return []
+    def _duplicates(self, source: MaterializedSource, left: MaterializedSource, fails: bool) -> tuple[int, list[str]]:
+        """How many rows aren't unique among those that are left, and what makes the merge fail."""
+        on_failure = self._expected.unique_on_failure
+        if on_failure == "set_aside":
+            if number := int(source.statistics[self._unique_mark]):
+                self._tell("unique", number, source.num_rows, on_failure)
+            return number, []
+        rows = left.frame.drop(source.row_id)
         columns = [_column(name) for name in self._expected.unique]
         keys = [f"{self._prefix}key_{position}" for position in range(len(columns))]
-        number = f"{self._prefix}number"
+        number_name = f"{self._prefix}number"
         named = [column.alias(key) for column, key in zip(columns, keys, strict=True)]
         values = rows.select(*named)
         for key in keys:
             values = values.filter(F.col(key).isNotNull())
-        shared = values.groupBy(*keys).agg(F.count("*").alias(number)).filter(F.col(number) > 1)
-        num_keys, num_rows = shared.agg(F.count("*"), F.sum(number)).collect()[0]
+        shared = values.groupBy(*keys).agg(F.count("*").alias(number_name)).filter(F.col(number_name) > 1)
+        num_keys, num_rows = shared.agg(F.count("*"), F.sum(number_name)).collect()[0]
         if not num_keys:
-            return []
+            return 0, []
+        if on_failure == "warn":
+            self._tell("unique", num_rows, source.num_rows, on_failure)
         names = ", ".join(self._expected.unique)
         if self._expected.sample == "rows":
             some = F.broadcast(shared.limit(SAMPLE_SIZE))
@@ -120,7 +262,28 @@ class SourceCheck:
             self._show(f"rows that share {names} with others", rows.join(some, is_same, "left_semi"))
         elif self._expected.sample == "keys":
             self._log_rows(f"values of {names} in several rows", shared, [*self._expected.unique, "number of rows"])
-        return [f"{num_rows} rows share {names} with others, in {_number_of(num_keys, 'key')}"]
+        told = f"{num_rows} rows share {names} with others, in {_number_of(num_keys, 'key')}"
+        return int(num_rows), [told] if on_failure == "fail" else []
+
+    def keep(self, source: MaterializedSource, kept: KeptRows) -> None:
+        """Keep the rows that are set aside, each with the names of what it breaks."""
+        if (path := self._expected.failed_rows_path) is None or not self.num_set_aside(source):
+            return
+        reasons = [F.when(F.col(rule.mark), F.lit(rule.name)) for rule in self._rules]
+        if self._sets_unique_aside:
+            reasons.append(F.when(F.col(self._unique_mark), F.lit("unique")))
+        aside = self.set_aside
+        assert aside is not None
+        own = [source.row_id, *self._marks]
+        columns = [F.col(f"`{name}`") for name in _quoted(source.frame.drop(*own).columns)]
+        record = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+        rows = source.frame.filter(aside).select(
+            F.lit(None).cast("string").alias("file"),
+            record.alias("record"),
+            F.concat_ws(", ", *reasons).alias("reason"),
+        )
+        kept.keep(rows, path, "failed_rows")
+        _log.warning("%d rows of the source are kept in %s.", self.num_set_aside(source), path)
 
     def _show(self, what: str, rows: DataFrame) -> None:
         if self._expected.sample == "rows":
@@ -139,6 +302,10 @@ class SourceCheck:
 
 def _column(name: str) -> Column:
     return F.col(quote_multipart(parse_multipart(name)))
+
+
+def _quoted(names: Iterable[str]) -> list[str]:
+    return [name.replace("`", "``") for name in names]
 
 
 def _number_of(number: int, what: str) -> str:

@@ -23,6 +23,7 @@ from pyspark.sql.types import StringType, StructType
 from airflow_delta_merge.engine.delta_jvm.errors import merge_error
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
+from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
 from airflow_delta_merge.identifiers import quote_identifier
 
@@ -193,21 +194,8 @@ class _Files:
         return bad
 
     def _keep(self, path: str, identity: MergeIdentity | None) -> None:
-        application = None if identity is None else identity.application_id
-        generation = None if identity is None else identity.generation
-        kept = self._bad_rows().select(
-            F.lit(self._config.target.to_sql()).alias("target"),
-            F.lit(application).cast("string").alias("merge"),
-            F.lit(generation).cast("bigint").alias("generation"),
-            "file",
-            "record",
-            F.lit(_REASONS[self._format]).alias("reason"),
-            F.current_timestamp().alias("kept_at"),
-        )
-        writer = kept.write.format("delta").mode("append")
-        if identity is not None:
-            writer = writer.options(txnAppId=f"{application}/bad_rows", txnVersion=str(generation))
-        writer.save(path)
+        rows = self._bad_rows().withColumn("reason", F.lit(_REASONS[self._format]))
+        KeptRows(self._config.target.to_sql(), identity).keep(rows, path, "bad_rows")
 
     def raise_for_bad_rows(self, cause: BaseException | None) -> None:
         """Say how many bad rows there are, and show some in the log.

@@ -323,9 +323,23 @@ def _known_expectations(expected: Any) -> Any:
     """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
     if not isinstance(expected, Mapping):
         return None if is_unknown(expected) else expected
-    known = {name: part for name, part in expected.items() if not is_unknown(part) and not _holds_output(part)}
+    parts = {name: part for name, part in expected.items() if name != "failed_rows_path"}
+    known = {name: part for name, part in parts.items() if not is_unknown(part) and not _holds_output(part)}
+    given = {name: _known_severity(part, expected) for name, part in known.items()}
+    is_whole = len(known) == len(parts)
+    # What isn't known may set rows aside.
+    if "failed_rows_path" in expected and (is_whole or "set_aside" in str(given)):
+        path = expected["failed_rows_path"]
+        given["failed_rows_path"] = "template" if is_unknown(path) else path
     # With nothing known left there is nothing to check; nor with what of it is expected unknown.
-    return _fill(known, count(1)) if len(known) == len(expected) or known.keys() - {"sample"} else None
+    return _fill(given, count(1)) if is_whole or known.keys() - {"sample"} else None
+
+
+def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
+    """An expectation, of which what only the run knows goes with the rest."""
+    if not isinstance(part, Mapping) or not is_unknown(part.get("on_failure")):
+        return part
+    return {**part, "on_failure": "set_aside" if "failed_rows_path" in expected else "fail"}
 
 
 def is_unknown(value: Any) -> bool:

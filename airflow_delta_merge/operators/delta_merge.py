@@ -136,7 +136,9 @@ class DeltaMergeOperator(SparkOptions):
         with the numbers of rows, a few of which stand in its log, and without retries: a dict of ``unique`` (columns
         whose values together no two rows share), ``not_null`` (columns that are never NULL), ``columns`` (types by
         name: ``{"id": "bigint"}``) and ``sample`` (what the log shows of such rows: ``keys``, ``rows`` or ``none``),
-        or :class:`~airflow_delta_merge.config.SourceExpectations`. (templated)
+        or :class:`~airflow_delta_merge.config.SourceExpectations`. Conditions by names of your own, and
+        ``on_failure``, let rows pass with a warning or set them aside in the Delta table ``failed_rows_path``.
+        (templated)
     :param merges: several merges in place of one, in one Spark application: dicts of the arguments above, or
         :class:`~airflow_delta_merge.config.MergeConfig`. They run side by side, those into the same target in their
         order. The task returns a list of results, with None for a merge that ``on_empty_source="skip"`` has skipped;

@@ -54,7 +54,7 @@ def describe(result: MergeResult) -> str:
     how = f"  how     {result.executor}: {result.executor_reason}"
     lines = [f"Merged into {result.table}: {_outcome(result)}{attempts}", *_counts(rows, files)]
     lines[-1] += f" of {result.num_files_before_skipping:,}"
-    return "\n".join([*lines, *_bad_rows(result.num_bad_rows), *_bars(result.durations_ms), how])
+    return "\n".join([*lines, *_bad_rows(result.num_bad_rows), *_failed(result), *_bars(result.durations_ms), how])
 
 
 def describe_plan(plan: MergePlan) -> str:
@@ -70,11 +70,18 @@ def describe_plan(plan: MergePlan) -> str:
     counts[1] += f" of {plan.num_files_before_skipping:,}"
     head = f"Dry run of a merge into {plan.table}; nothing was committed"
     how = f"  how     {plan.executor}: {plan.executor_reason}"
-    return "\n".join([head, *counts, *_bad_rows(plan.num_bad_rows), how])
+    return "\n".join([head, *counts, *_bad_rows(plan.num_bad_rows), *_failed(plan), how])
 
 
 def _bad_rows(count: int) -> list[str]:
     return [f"  bad     {count:,} rows of the source left out"] if count else []
+
+
+def _failed(found: MergeResult | MergePlan) -> list[str]:
+    """How many rows broke each expectation."""
+    counts = [f"{name} {count:,}" for name, count in found.failed_expectations.items() if count]
+    aside = f"; {found.num_set_aside_rows:,} rows of the source set aside" if found.num_set_aside_rows else ""
+    return [f"  broken  {', '.join(counts)}{aside}"] if counts else []
 
 
 def _counts(rows: dict[str, int], files: dict[str, int]) -> list[str]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startswith("num_"))
 
+# How the names of the counts of expectations begin.
+_EXPECTATION = "failed_expectations."
+
 # The merge will not succeed any more, unless a person clears it (and then clears what hangs on it, too).
 _LOST_STATES = (
     TaskInstanceState.FAILED,
@@ -57,7 +60,8 @@ class DeltaMergeSensor(TableLogSensor):
     :param map_index: which instance of a mapped task to wait for. By default all of them, and each must meet the
         conditions. (templated)
     :param at_least: smallest values by name of a count in a
-        :class:`~airflow_delta_merge.contract.result.MergeResult`, e.g. ``{"num_inserted_rows": 1}``.
+        :class:`~airflow_delta_merge.contract.result.MergeResult`, e.g. ``{"num_inserted_rows": 1}``. The count
+        of an expectation is ``failed_expectations.<its name>``.
     :param at_most: greatest values, e.g. ``{"num_deleted_rows": 0}``.
     :param condition: any callable that takes the :class:`~airflow_delta_merge.contract.result.MergeResult` and says
         whether it is good.
@@ -289,7 +293,7 @@ class DeltaMergeSensor(TableLogSensor):
             (self.at_most, "at most", int.__le__),
         ):
             for name, bound in bounds.items():
-                value = getattr(result, name)
+                value = _count(result, name)
                 if value is None or not is_met(value, bound):  # not counted is not met
                     self._give_up(f"The merge {who} has {name} = {value}, but {word} {bound} is asked for.")
         if self.condition is not None and not self.condition(result):
@@ -302,11 +306,19 @@ class DeltaMergeSensor(TableLogSensor):
         raise AirflowFailException(reason)
 
 
+def _count(result: MergeResult, name: str) -> int | None:
+    """A count of a result; None if the merge didn't count it."""
+    if name.startswith(_EXPECTATION):
+        return result.failed_expectations.get(name.removeprefix(_EXPECTATION))
+    count: int | None = getattr(result, name)
+    return count
+
+
 def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, int]:
     if bounds is not None and not isinstance(bounds, Mapping):
         raise ValueError(f'{argument} is a dict like {{"num_inserted_rows": 1}}, not {bounds!r}.')
     for name, bound in (bounds or {}).items():
-        if name not in COUNTS:
+        if name not in COUNTS and not str(name).startswith(_EXPECTATION):
             raise ValueError(f"{argument} names {name!r}, which no merge reports; it reports: {', '.join(COUNTS)}.")
         if not isinstance(bound, int) or isinstance(bound, bool):
             raise ValueError(f"{argument} wants whole numbers, but {name} is {bound!r}.")

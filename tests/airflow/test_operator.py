@@ -82,6 +82,8 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
         ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
         ({"expect_source": ["id"]}, "expect_source is a dict like"),
+        ({"expect_source": {"a": {"condition": "{{ c }}", "on_failure": "drop"}}}, "on_failure of a is 'drop'"),
+        ({"expect_source": {"a": {"condition": "x", "on_failure": "set_aside"}}}, "failed_rows_path go together"),
         ({"expect_source": {"unique": ["id"]}, "source_dedupe": "at"}, "could never fail"),
         (
             {"expect_source": {"not_null": ["id"]}, "on": None, "clauses": None, "pattern": SCD2},
@@ -167,6 +169,12 @@ def test_guards_may_be_templates() -> None:
     operator(expect_source={"unique": "{{ params.keys }}", "sample": "{{ params.sample }}"})
     operator(expect_source={"columns": {"{{ params.key }}": "{{ params.type }}"}, "not_null": ["{{ params.key }}"]})
     operator(expect_source="{{ params.expected }}")
+    severities = {"a": {"condition": "x > {{ params.x }}", "on_failure": "{{ params.how }}"}}
+    operator(expect_source=severities)
+    operator(expect_source={**severities, "failed_rows_path": "/lake/{{ ds }}"})
+    operator(expect_source={"unique": "{{ params.unique }}", "failed_rows_path": "/lake/failed"})
+    aside = {"a": {"condition": "x > 0", "on_failure": "set_aside"}}
+    operator(expect_source={**aside, "not_null": "{{ params.keys }}", "failed_rows_path": "{{ params.failed }}"})
     with pytest.raises(MergeConfigError, match="it can be: keys, rows, none"):
         operator(expect_source={"unique": ["{{ params.key }}"], "sample": "all"})
 
@@ -375,6 +383,9 @@ def test_result_in_the_log() -> None:
         "          total       3.5 s",
         "  how     ClassicMergeExecutor: there is a matched clause",
     ]
+    broken = {"positive": 3, "unique": 0, "not_null": 2}
+    failed = replace(result, failed_expectations=broken, num_set_aside_rows=4)
+    assert "  broken  positive 3, not_null 2; 4 rows of the source set aside" in describe(failed).splitlines()
 
 
 def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:

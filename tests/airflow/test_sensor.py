@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from tests.readable_ids import readable
 
@@ -37,6 +40,7 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     [
         {},
         {"at_least": {"num_inserted_rows": 1, "num_touched_files": 0}, "at_most": {"num_deleted_rows": 0}},
+        {"at_most": {"failed_expectations.positive": 0}},
         {"map_index": 3},
         {"map_index": "{{ ti.map_index }}"},
         {"external_dag_id": "{{ params.dag }}", "external_run_id": "{{ params.run }}"},
@@ -46,3 +50,14 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
 )
 def test_accepted_at_parse(arguments: dict[str, Any]) -> None:
     DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})
+
+
+@pytest.mark.parametrize(("name", "is_met"), [("positive", True), ("unique", False), ("unheard", False)])
+def test_the_count_of_an_expectation_is_a_gate(name: str, *, is_met: bool) -> None:
+    counts = {"positive": 1, "unique": 2}
+    result = MergeResult(
+        table="t", version_read=0, version=1, executor="", executor_reason="", failed_expectations=counts
+    )
+    sensor = DeltaMergeSensor(task_id="gate", external_task_id="merge", at_most={f"failed_expectations.{name}": 1})
+    with nullcontext() if is_met else pytest.raises(AirflowFailException, match=f"failed_expectations.{name} = "):
+        sensor._check_conditions("merge", result)

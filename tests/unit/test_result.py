@@ -59,7 +59,8 @@ def test_the_dict_is_flat_and_names_its_version() -> None:
     data = GOOD.to_dict()
     assert data["result_version"] == RESULT_VERSION
     assert data["num_affected_rows"] == 2
-    assert {name for name, value in data.items() if isinstance(value, dict)} == {"metrics", "durations_ms"}
+    dicts = {"metrics", "durations_ms", "failed_expectations"}
+    assert {name for name, value in data.items() if isinstance(value, dict)} == dicts
 
 
 def test_the_json_is_the_same_for_the_same_result() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -82,6 +83,15 @@ class MergeTransaction:
 
     def close(self) -> None:
         self._gateway.delta("OptimisticTransaction").clearActive()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let another table be written on this thread, for which Delta wants no transaction to be active."""
+        self.close()
+        try:
+            yield
+        finally:
+            self._gateway.delta("OptimisticTransaction").setActive(self._transaction)
 
     @cached_property
     def version_read(self) -> int:
