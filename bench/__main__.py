@@ -31,7 +31,7 @@ ROUNDS = 5
 QUICK_SCALE = 0.05
 #: Before the first case, so that it isn't the only one in a cold session.
 WARM_UP_CASE, WARM_UP_SECONDS = "small_table", 90
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "developers"
 COLD_CASE = "one_day_of_a_year"
 
 
@@ -173,7 +173,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="ours with this setting as well (may be repeated): what a shortcut gains or costs",
     )
-    parser.add_argument("--docs", action="store_true", help="write table and picture into docs/benchmark.{md,svg} too")
+    parser.add_argument("--docs", action="store_true", help="also write docs/developers/benchmark.{md,svg}")
     parser.add_argument(
         "--with",
         dest="earlier",
