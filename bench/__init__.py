@@ -1,4 +1,4 @@
 """The benchmark: this engine, Delta's built-in MERGE, delta-rs and the physical floor on the same tables.
 
-`make bench ARGS="--quick"` runs it; `docs/developers/benchmark.md` says what is measured and how. It is no part of the wheel.
+`make bench ARGS="--quick"` runs it; `docs/developers/benchmark.md` describes the method. The wheel leaves it out.
 """
