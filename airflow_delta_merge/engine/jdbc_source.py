@@ -1,7 +1,7 @@
 """The rows of a database, read over JDBC as the worker's private properties say.
 
-They may be others at each read, so a merge reads them once, as it does all sources (:mod:`.source`). Each of several
-parts is a query of its own, in a transaction of its own.
+They may be others at each read, so a merge reads them once, as it does all sources. Each of several parts is a query of
+its own, in a transaction of its own.
 """
 
 from __future__ import annotations
