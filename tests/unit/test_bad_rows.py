@@ -105,7 +105,7 @@ def test_patterns_refuse_null_keys_unless_they_allow_them() -> None:
         pattern_from_dict({"pattern": "upsert", "keys": ["id"], "null_keys": "allow"}).to_config(**sides).null_keys
         == "allow"
     )
-    with pytest.raises(MergeConfigError, match="null_keys is 'no'"):
+    with pytest.raises(MergeConfigError, match="null_keys must be allow or fail, got 'no'"):
         Upsert(keys=["id"], null_keys="no")
 
 
