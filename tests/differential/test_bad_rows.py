@@ -235,7 +235,7 @@ def test_patterns_refuse_rows_without_a_key(feed: Feed, engine: str, has_rows: b
     before = feed.rows()
     source = "VALUES (1, 'b'), (NULL, 'c'), (NULL, 'd') AS s(id, v)"
     config = Upsert(keys=["id"]).to_config(target=feed.target, source=f"SELECT * FROM {source}", engine=engine)
-    with pytest.raises(NullKeysError, match="By id such a row matches nothing"):
+    with pytest.raises(NullKeysError, match="Such a row matches nothing on id"):
         merge(feed.spark, config)
     assert feed.rows() == before
     if engine == "delta_merge":
