@@ -68,9 +68,9 @@ def test_templates_are_rendered_for_the_date_and_params_given(
     ("source", "sentence"),
     [
         ("/in/{{ ds }}.csv", r"can't render source: 'ds' is undefined. Call dry_run\(logical_date=…"),
-        ("/in/{{ params.day }}.csv", "can't render source, as .* has no attribute 'day'"),
-        ("/in/{{ ti.xcom_pull('up') }}", "can't render source, as .* has no attribute 'xcom_pull'"),
-        ("/in/{{ data_interval_start }}", "can't render source, as 'data_interval_start' is undefined"),
+        ("/in/{{ params.day }}.csv", "can't render source: .* has no attribute 'day'"),
+        ("/in/{{ ti.xcom_pull('up') }}", "can't render source: .* has no attribute 'xcom_pull'"),
+        ("/in/{{ data_interval_start }}", "can't render source: 'data_interval_start' is undefined"),
     ],
 )
 def test_what_only_a_run_knows_is_refused_at_once(
