@@ -1,8 +1,8 @@
-"""The errors that users meet, one class for each kind of failure, with when it comes and what to do.
+"""The errors that users see: one class for each kind of failure, with its cause and what to do.
 
-Inside Airflow a task fails with one of three classes that Airflow knows: :class:`DeltaMergeException`, after which its
-retries apply, :class:`DeltaMergeFailException`, after which they don't, and :class:`EmptySourceException`. They can be
-imported from here, too, but Airflow is only imported when they are: this module travels to Spark, which has none.
+In Airflow, a task fails with one of three Airflow exceptions: :class:`DeltaMergeException`, which is retried,
+:class:`DeltaMergeFailException`, which is not, and :class:`EmptySourceException`. They can be imported from here, too.
+Airflow is imported only then, because this module is shipped to Spark, which has no Airflow.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def __getattr__(name: str) -> Any:
 
 
 class DeltaMergeError(Exception):
-    """Base of all errors this package raises on purpose.
+    """Base class of this package's errors.
 
-    :cvar another_try_helps: whether the same merge may succeed when it is tried again without a change.
+    :cvar another_try_helps: whether a retry without changes may succeed.
     """
 
     another_try_helps: ClassVar[bool] = True
@@ -44,7 +44,7 @@ class DeltaMergeError(Exception):
 
 
 class MergeConfigError(DeltaMergeError, ValueError):
-    """A merge is described wrongly. Raised while the config is built, so usually when the DAG is parsed.
+    """The description of a merge is invalid. Raised when the config is built, so usually when the DAG is parsed.
 
     Correct the argument that the message names.
     """
@@ -55,12 +55,12 @@ class MergeConfigError(DeltaMergeError, ValueError):
 class MergeExecutionError(DeltaMergeError):
     """The merge engine refused or failed; nothing was committed.
 
-    Look up the condition, if there is one, in ``docs/errors.md``; else the message says what to do.
+    If there is a condition, look it up in ``docs/errors.md``; otherwise the message says what to do.
 
     :param message: what happened, in a sentence.
     :param condition: Delta's or Spark's error condition, e.g.
-        ``DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE``; None when the failure has none.
-    :param sql_state: the five characters of the SQLSTATE, when there are any.
+        ``DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE``; None if there is none.
+    :param sql_state: the five characters of the SQLSTATE, if any.
     """
 
     def __init__(self, message: str, *, condition: str | None = None, sql_state: str | None = None) -> None:
@@ -70,9 +70,9 @@ class MergeExecutionError(DeltaMergeError):
 
 
 class StaleMergeError(MergeExecutionError):
-    """A later execution of the same task has merged already, so this one is outdated; nothing was changed.
+    """A later execution of the same task has already merged, so this one is outdated; nothing was changed.
 
-    Clear the task if the older data shall be merged all the same.
+    To merge the older data anyway, clear the task.
     """
 
     another_try_helps = False
@@ -81,14 +81,14 @@ class StaleMergeError(MergeExecutionError):
 class MergeConflictError(MergeExecutionError):
     """Other writers' commits conflicted with this merge in each allowed attempt; nothing was committed.
 
-    Try again later, raise ``max_commit_attempts``, or put the partition column into ``on``.
+    Retry later, raise ``max_commit_attempts``, or add the partition column to ``on``.
     """
 
 
 class MergeGuardError(MergeExecutionError):
-    """The merge would have exceeded a bound of ``fail_if``; nothing was committed.
+    """The merge would have exceeded a limit of ``fail_if``; nothing was committed.
 
-    Look at the source; if it is right, raise the bound for this run.
+    Check the source; if it is right, raise the limit for this run.
     """
 
     another_try_helps = False
@@ -106,24 +106,24 @@ class SourceExpectationError(MergeGuardError):
 
 
 class BadRowsError(MergeGuardError):
-    """The source's files have rows that can't be read, more than its options allow; nothing was committed.
+    """The source's files have more unreadable rows than its options allow; nothing was committed.
 
-    Mend the files, or set ``bad_rows`` and ``max_bad_rows`` of the source.
+    Fix the files, or set ``bad_rows`` and ``max_bad_rows`` of the source.
     """
 
 
 class NullKeysError(MergeGuardError):
-    """Source rows have a NULL key, by which no later merge could find them; nothing was committed.
+    """Source rows have a NULL key, so no later merge could find them; nothing was committed.
 
     Filter them out, or set ``null_keys="allow"``.
     """
 
 
 class MergeResultError(DeltaMergeError, ValueError):
-    """A result from a file, XCom or the table's log can't be read: it is torn, or of another release."""
+    """A result from a file, XCom or the table's log can't be read: it is incomplete, or from another release."""
 
 
-# Before and around a merge, on the side of Airflow.
+# Before and around a merge, on Airflow's side.
 
 
 class SparkConnectionError(DeltaMergeError):
@@ -131,11 +131,11 @@ class SparkConnectionError(DeltaMergeError):
 
 
 class ConnectionPolicyError(DeltaMergeError):
-    """A merge would do what its Spark connection doesn't allow, or what it allows can't be read."""
+    """The Spark connection doesn't allow what the merge would do, or its policy can't be read."""
 
 
 class StoreAccessError(DeltaMergeError):
-    """A connection to an object store is missing, or its fields ask for something that isn't supported."""
+    """A connection to an object store is missing, or its fields need something unsupported."""
 
 
 class JdbcConnectionError(DeltaMergeError):
@@ -143,11 +143,11 @@ class JdbcConnectionError(DeltaMergeError):
 
 
 class JavaError(DeltaMergeError):
-    """Java is missing, doesn't start, or has a version that Spark and Delta don't run on."""
+    """Java is missing, doesn't start, or has an unsupported version."""
 
 
 class DeltaJarsError(DeltaMergeError):
-    """Jars of Delta or of a store's driver are not on this machine and could not be fetched."""
+    """Jars of Delta or of a store's driver are not on this machine and could not be downloaded."""
 
 
 class ClassArchiveError(DeltaMergeError):
@@ -155,7 +155,7 @@ class ClassArchiveError(DeltaMergeError):
 
 
 class KeeperError(DeltaMergeError):
-    """The process that keeps a deferred task's Spark application could not be started."""
+    """The process that runs a deferred task's Spark application could not be started."""
 
 
 class ResourceManagerError(DeltaMergeError):
@@ -163,11 +163,11 @@ class ResourceManagerError(DeltaMergeError):
 
 
 class TableLogError(DeltaMergeError):
-    """A table's log can't be read now; another look may succeed."""
+    """A table's log can't be read now; a retry may succeed."""
 
 
 class UnreadableTableError(TableLogError):
-    """A table's log can't be read, and another look won't help: ``deltalake`` is missing or lacks a feature."""
+    """A table's log can't be read, and a retry won't help: ``deltalake`` is missing or lacks a feature."""
 
     another_try_helps = False
 
@@ -176,7 +176,7 @@ class UnreadableTableError(TableLogError):
 
 
 class StoreConnectionError(DeltaMergeError):
-    """The connection that was named doesn't exist, or is none to an object store."""
+    """The connection doesn't exist, or is not for an object store."""
 
 
 class StorageOptionsError(DeltaMergeError):

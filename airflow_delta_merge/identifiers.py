@@ -1,4 +1,4 @@
-"""Names as Spark SQL writes them: ``catalog.schema.table`` and ``struct.field``, quoted by backticks."""
+"""Names in Spark SQL: ``catalog.schema.table`` and ``struct.field``, quoted with backticks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from airflow_delta_merge.exceptions import MergeConfigError
 
 
 def quote_identifier(part: str) -> str:
-    """Quote one name part so that any character may stand in it: ``a`b`` becomes `` `a``b` ``."""
+    """Quote one name part, so that it may contain any character: ``a`b`` becomes `` `a``b` ``."""
     return "`" + part.replace("`", "``") + "`"
 
 
 def quote_multipart(parts: tuple[str, ...]) -> str:
-    """Quote each part and join them by dots: ``("db", "my table")`` becomes `` `db`.`my table` ``."""
+    """Quote each part and join them with dots: ``("db", "my table")`` becomes `` `db`.`my table` ``."""
     return ".".join(quote_identifier(part) for part in parts)
 
 
@@ -24,8 +24,8 @@ def quote_text(text: str) -> str:
 def parse_multipart(name: str) -> tuple[str, ...]:
     """Split a name at its dots. Inside backticks a dot is a character and a doubled backtick a backtick.
 
-    Outside backticks every character but a dot and a backtick is taken as it is, so a column named
-    ``order id`` needs no quotes here.
+    Outside backticks, every character except a dot and a backtick is literal, so a column named ``order id`` needs no
+    quotes here.
 
     :raises MergeConfigError: for an empty name or part, or a backtick that is never closed.
     """
@@ -40,7 +40,7 @@ def parse_multipart(name: str) -> tuple[str, ...]:
 
 
 def _read_part(name: str, start: int) -> tuple[str, int]:
-    """Read the part that begins at ``start``; give it and the position of the dot (or end) behind it."""
+    """Read the part that begins at ``start``. Returns it and the position of the dot (or end) after it."""
     if name.startswith("`", start):
         part, end = _read_quoted(name, start)
     else:

@@ -1,4 +1,4 @@
-"""Delta tables as Airflow assets: ``delta://`` URIs by which DAGs are scheduled on what merges change."""
+"""Delta tables as Airflow assets: ``delta://`` URIs for scheduling DAGs on the changes of merges."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from airflow.sdk import AssetWatcher
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
-# Several names that Hadoop's drivers have for one store.
+# Hadoop's alternative schemes for the same store.
 _STORES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 _TABLE = "table"
 
 
-#: Under this alias each merge that committed something announces its target's asset.
+#: The alias under which each merge that committed something reports its target's asset.
 MERGED_TABLES = AssetAlias(name="delta_merge")
 
 
@@ -31,9 +31,9 @@ def create_asset(*, path: str | None = None, table: str | None = None, extra: di
 
     :param path: an absolute path or a URI: ``/lake/day`` is ``delta://file/lake/day``, ``s3a://bucket/day`` is
         ``delta://s3/bucket/day``.
-    :param table: a name as the merge's target gives it: ``sales.day`` is ``delta://table/sales.day``.
-    :param extra: what is known of the asset.
-    :raises ValueError: for neither or both of the two, or a relative path, which is another one on each machine.
+    :param table: a name as in the merge's target: ``sales.day`` is ``delta://table/sales.day``.
+    :param extra: the asset's extra.
+    :raises ValueError: for neither or both of the two, or for a relative path, which differs between machines.
     """
     return Asset(uri=_uri(MergeTarget(path=path, table=table)), extra=extra or {})
 
@@ -41,9 +41,9 @@ def create_asset(*, path: str | None = None, table: str | None = None, extra: di
 def delta_asset(target: MergeTarget | str | Mapping[str, Any], *, watchers: Sequence[AssetWatcher] = ()) -> Asset:
     """The asset of a merge's target, to schedule a DAG on: ``DAG(…, schedule=[delta_asset("/lake/day")])``.
 
-    :param target: what :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` takes for it.
-    :param watchers: who tells of changes that no task of this Airflow makes: watchers with a
-        :class:`~airflow_delta_merge.triggers.delta_commit.DeltaCommitTrigger`.
+    :param target: the ``target`` of :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`.
+    :param watchers: watchers with a :class:`~airflow_delta_merge.triggers.delta_commit.DeltaCommitTrigger`. They
+        report changes that no task of this Airflow makes.
     :raises ValueError: for a relative path.
     """
     uri = _uri(MergeTarget.of(target))
@@ -51,7 +51,7 @@ def delta_asset(target: MergeTarget | str | Mapping[str, Any], *, watchers: Sequ
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Check a ``delta://`` URI and bring it into the one form that it has, for Airflow's provider manager.
+    """Check and normalise a ``delta://`` URI, for Airflow's provider manager.
 
     :raises ValueError: when it names no table.
     """

@@ -1,7 +1,7 @@
-"""The command ``airflow-delta-merge``: a table's merges, a merge by a config file, and what Spark needs for it.
+"""The command ``airflow-delta-merge``: shows a table's merges, runs a merge from a config file, prepares a machine.
 
-Each sub-command imports what it needs when it runs, so that ``history`` of a local table starts without Airflow and
-without pyspark.
+Each sub-command imports its dependencies when it runs, so ``history`` of a local table starts without Airflow and
+pyspark.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from airflow_delta_merge.command_line.output import add_output_options
 from airflow_delta_merge.exceptions import DeltaMergeError, OutputError
 
-#: Exit codes: of a command that failed, which says a sentence on stderr; of one that was used wrongly argparse's 2.
+#: Exit code of a command that failed, with a sentence on stderr. Wrong usage is argparse's 2.
 FAILED = 1
 _PAGE = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command; 0 when all went well, 1 after a sentence on stderr, 2 after one about wrong usage."""
+    """Run a sub-command. Returns 0 for success, 1 for a failure with a sentence on stderr, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))

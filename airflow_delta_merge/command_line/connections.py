@@ -18,7 +18,7 @@ _STORES = {
 
 
 def storage_options_of(conn_id: str) -> dict[str, str]:
-    """Storage options for ``deltalake``, by a connection to a store or by one for merges that names such.
+    """Storage options for ``deltalake``, from a connection to a store or from a merge's connection that names one.
 
     :raises DeltaMergeError: when there is no such connection, or it can't be used.
     """
@@ -31,6 +31,7 @@ def storage_options_of(conn_id: str) -> dict[str, str]:
     if connection.conn_type not in _STORES:
         known = ", ".join([*_STORES, CONNECTION_TYPE, "spark"])
         raise StoreConnectionError(
-            f"The connection {conn_id!r} is of type {connection.conn_type!r}, which leads to no store; known: {known}."
+            f"The connection {conn_id!r} has type {connection.conn_type!r}, which is not for a store. Use one of: "
+            f"{known}."
         )
     return StoreConnections(**{_STORES[connection.conn_type]: conn_id}).deltalake_options()

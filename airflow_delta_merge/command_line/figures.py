@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same on a terminal and on a page."""
+"""Human-readable numbers, the same on a terminal and on a page."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def about(table: Table) -> str:
 
 
 def notes(page: HistoryPage) -> list[str]:
-    """What isn't on a page, in sentences."""
+    """Sentences about commits that are not on the page."""
     if page.cleaned_before is not None:
         if not page.commits:
             return [f"Commits before version {page.cleaned_before} are no longer in the log."]
@@ -99,7 +99,7 @@ def notes(page: HistoryPage) -> list[str]:
 
 
 def facts_of(commit: Commit) -> dict[str, str]:
-    """What there is to say of a commit, in order, by what it is called."""
+    """The facts of a commit, in order, by their labels."""
     rows, files, sizes = commit.rows, commit.files, commit.bytes
     facts = {
         "time (UTC)": moment(commit),
@@ -129,7 +129,7 @@ def facts_of(commit: Commit) -> dict[str, str]:
 
 
 def metrics_of(commit: Commit) -> dict[str, str]:
-    """All that a writer counts and that isn't 0."""
+    """All of the writer's metrics that are not 0."""
     return {name: count(value) for name, value in sorted(commit.metrics.items()) if value}
 
 

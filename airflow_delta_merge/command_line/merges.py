@@ -1,4 +1,4 @@
-"""The sub-commands ``plan`` and ``run``: a merge by a config file, through the hook that tasks use."""
+"""The sub-commands ``plan`` and ``run``: a merge from a config file, through the same hook as tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_delta_merge.exceptions import ConfigFileError, MergeExecutionError
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 
-#: A connection of this process alone: Spark on this machine, so that no database is asked for one.
+#: A connection that exists only in this process: Spark on this machine, without Airflow's database.
 _THIS_MACHINE = "delta_merge_of_this_command"
 
 
@@ -94,17 +94,17 @@ def _hook(conn_id: str | None) -> DeltaMergeHook:
 
 
 def _planned(hook: DeltaMergeHook, configs: Sequence[MergeConfig | MergeStatement]) -> list[dict[str, Any]]:
-    return [_told(hook.plan, config).to_dict() for config in configs]
+    return [_with_our_errors(hook.plan, config).to_dict() for config in configs]
 
 
 def _run(hook: DeltaMergeHook, configs: Sequence[MergeConfig | MergeStatement]) -> list[dict[str, Any] | None]:
     if len(configs) == 1:
-        return [_told(hook.merge, configs[0], identity=_identity()).to_dict()]
-    results = _told(hook.merge_all, configs, identity=_identity())
+        return [_with_our_errors(hook.merge, configs[0], identity=_identity()).to_dict()]
+    results = _with_our_errors(hook.merge_all, configs, identity=_identity())
     return [None if result is None else result.to_dict() for result in results]
 
 
-def _told(call: Any, *arguments: Any, **named: Any) -> Any:
+def _with_our_errors(call: Any, *arguments: Any, **named: Any) -> Any:
     """Call the hook, whose errors are Airflow's, and raise ours."""
     from airflow.providers.common.compat.sdk import AirflowException
 
@@ -115,7 +115,7 @@ def _told(call: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def _identity() -> MergeIdentity:
-    """An identity of this run alone, so that the commit holds the merge's result."""
+    """A unique identity for this run, so that the commit records the merge's result."""
     now = datetime.now(UTC)
     who = f"terminal:{getpass.getuser()}@{socket.gethostname()}/{now.isoformat()}/{os.getpid()}"
     return MergeIdentity(application_id=who[-APPLICATION_ID_LENGTH:], generation=int(now.timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""Where what a sub-command found goes: to a terminal, as JSON to whatever reads it, or into a page."""
+"""The output of a sub-command: to a terminal, as JSON, or into a page."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from airflow_delta_merge.history.advice import Advice
 from airflow_delta_merge.history.records import Commit
 from airflow_delta_merge.history.table_history import CommitDetails, HistoryPage
 
-# Colours that people who don't tell red from green keep apart, and that stand out from either background.
+# Colours that are distinct for people with red-green colour blindness, with contrast on both backgrounds.
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --back: #fff; --line: #8c959f; --head: #f3f4f6; --over: #ffffff;
   --s0: #0063b1; --s1: #c2570c; --s2: #8b2fa8; --s3: #5c6773; }

@@ -28,7 +28,7 @@ _SPARKLINES: tuple[tuple[str, Callable[[Commit], int], Callable[[int], str]], ..
 )
 
 
-# A log may be anybody's: nothing in it shall steer the terminal. Line feeds stay.
+# Any writer may have written the log, so control characters are replaced. Line feeds stay.
 _CONTROLS = dict.fromkeys([*range(10), *range(11, 32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}")
 
 

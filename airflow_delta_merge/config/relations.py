@@ -148,11 +148,18 @@ class MergeSource:
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """The options to read ``paths`` with: by default quotes within CSV fields are doubled, as in RFC 4180."""
+        """The options to read ``paths`` with.
+
+        By default quotes within CSV fields are doubled, as in RFC 4180, and tabs separate the fields of ``.tsv`` files.
+        """
         options = dict(self.options)
+        if str(self.format).lower() != "csv":
+            return options
         given = {name.lower(): value for name, value in self.options}
-        if str(self.format).lower() == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
+        if "escape" not in given and (quote := given.get("quote", '"')):
             options["escape"] = quote
+        if not given.keys() & {"sep", "delimiter"} and all(_file_name(path).endswith(".tsv") for path in self.paths):
+            options["sep"] = "\t"
         return options
 
     @classmethod
@@ -266,6 +273,11 @@ def _is_path(text: str) -> bool:
     return "/" in re.sub(r"`[^`]*`", "", text)
 
 
+def _file_name(path: str) -> str:
+    """A path in lower case without what says how it is compressed."""
+    return path.rstrip("/").lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+
+
 def _guess_format(path: str) -> str:
-    name = path.rstrip("/").lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+    name = _file_name(path)
     return next((fmt for suffix, fmt in _FORMAT_OF_SUFFIX.items() if name.endswith(suffix)), "delta")

@@ -100,7 +100,9 @@ class MergeIdentity:
         if not isinstance(self.application_id, str) or not 0 < len(self.application_id) <= 4 * APPLICATION_ID_LENGTH:
             raise MergeConfigError(f"An application id must have 1 to {4 * APPLICATION_ID_LENGTH} characters.")
         if not _is_int(self.generation) or not 0 <= self.generation <= _LARGEST_GENERATION:
-            raise MergeConfigError(f"A generation must be an integer from 0 to 2^63-1, got {self.generation!r:.80}.")
+            raise MergeConfigError(
+                f"A generation must be a whole number from 0 to 2^63-1, got {self.generation!r:.80}."
+            )
 
     def is_same_execution(self, generation: int) -> bool:
         """Whether a merge of this application with ``generation`` was another try of the same intended execution."""

@@ -1,4 +1,4 @@
-"""``@task.delta_merge``: a function that says what to merge, and the merge, as one task."""
+"""``@task.delta_merge``: a function that returns what to merge, and the merge, as one task."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 _NEEDED = ("target", "on", "clauses")
-# With none of these in the decorator the function returns the whole merge.
+# With none of these in the decorator, the function returns the whole merge.
 _SAYING_WHAT = (*_NEEDED, "pattern")
 _OF_THE_FUNCTION = ("source", "sql", "merges")
-# What belongs to a merge, with what each is when it isn't given.
+# The parts of a merge, with their defaults.
 _PARTS = {name: nothing for name, nothing in PARTS_OF_A_MERGE.items() if name not in _OF_THE_FUNCTION}
 
 
 class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
-    """Merges what a function returns: the source, or a whole merge when the decorator names no part of one.
+    """Merges what a function returns: the source, or a whole merge if the decorator has no part of one.
 
     :param python_callable: the function.
     :param op_args: its positional arguments. (templated)
@@ -88,7 +88,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             self.statement = self._returned.to_sql()
         else:
             self.source = self._source(returned)
-            # A source may be a template or the name of a file, as the operator's.
+            # A source may be a template or a file's name, as in the operator.
             self._do_render_template_fields(self, ("source",), context, self.get_template_env(), set())
         return super().execute(context)
 
@@ -96,7 +96,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
         return self._returned if self._returned is not None else super()._merge_config()
 
     def dry_run(self, **_: Any) -> None:
-        """Refuse: what would be merged is known only from the function, which may do more than tell it."""
+        """Refuse: only the function knows what to merge, and calling it may have side effects."""
         raise NotImplementedError(
             f"{_name(self.python_callable)} is not called for a dry run: call it yourself, and give what it returns to "
             "a DeltaMergeOperator as source, or as a whole merge to DeltaMergeHook.plan."
@@ -135,23 +135,23 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
 def delta_merge_task(
     python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a merge of a function: ``@task.delta_merge(target=…, on=…, clauses=…)``.
+    """Turn a function into a merge task: ``@task.delta_merge(target=…, on=…, clauses=…)``.
 
-    The function returns the source, in any of the forms that
-    :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` takes; a dict is always a source. With none
-    of ``target``, ``on``, ``clauses`` and ``pattern`` in the decorator it returns the whole merge, as a
+    The function returns the source, in any form that
+    :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` accepts; a dict is always a source. With none
+    of ``target``, ``on``, ``clauses`` and ``pattern`` in the decorator, it returns the whole merge, as a
     :class:`~airflow_delta_merge.config.MergeConfig` or :class:`~airflow_delta_merge.config.MergeStatement`. Templates
-    in a source are rendered, a whole merge is taken as it is.
+    in a source are rendered; a whole merge is used unchanged.
 
     :param python_callable: the function.
-    :param multiple_outputs: whether each entry of the result has an XCom of its own; by default only the counts of rows
-        and touched files have one.
+    :param multiple_outputs: whether each entry of the result gets its own XCom; by default only the counts of rows and
+        touched files do.
     :param kwargs: the operator's arguments, without ``source`` and ``sql``.
-    :raises MergeConfigError: for what no run could make right.
+    :raises MergeConfigError: when the arguments are invalid in every run.
     """
     if python_callable is not None:
         _check_function(python_callable, kwargs)
-    # Tasks that are mapped are built only when they run, so this is the place to look at what is known.
+    # Mapped tasks are built only when they run, so this checks what is known already.
     needed = _needed(kwargs)
     if all(kwargs.get(name) is not None for name in needed) and not isinstance(kwargs.get("clauses"), Iterator):
         parts = {name: to_plain(kwargs.get(name, nothing)) for name, nothing in _PARTS.items()}
@@ -174,9 +174,9 @@ def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) 
 
 
 def _check_parts(parts: dict[str, Any]) -> None:
-    """Check what the decorator says of the merge.
+    """Check the decorator's parts of the merge.
 
-    :param parts: those of :data:`_PARTS`, made plain by :func:`to_plain`.
+    :param parts: the values of :data:`_PARTS`, made plain by :func:`to_plain`.
     """
     if all(parts[name] is None for name in _SAYING_WHAT):
         if given := [name for name, nothing in _PARTS.items() if parts[name] != nothing]:

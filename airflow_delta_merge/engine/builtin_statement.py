@@ -99,8 +99,8 @@ class BuiltInStatement:
                 raise
             commit = self._own_commit()
             if commit is None and is_conflict(error):
-                known = merge_error(error)
-                raise MergeConflictError(str(known), condition=known.condition, sql_state=known.sql_state) from error
+                cause = merge_error(error)
+                raise MergeConflictError(str(cause), condition=cause.condition, sql_state=cause.sql_state) from error
             if commit is None:
                 raise
         else:

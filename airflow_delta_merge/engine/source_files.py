@@ -9,6 +9,7 @@ So the files are read with that column, which neither the view nor any target ha
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from airflow_delta_merge.engine.delta_jvm.errors import merge_error
+from airflow_delta_merge.engine.delta_jvm.gateway import jdf
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
 from airflow_delta_merge.engine.kept_rows import KeptRows
@@ -80,6 +83,34 @@ def source_relation(
         with jdbc_rows(gateway, source.jdbc) as rows, _view(gateway, rows) as view:
             yield SourceRelation(view)
         return
+    with _headers_are_told(), _file_relation(gateway, config, identity, keeps_rows=keeps_rows) as relation:
+        yield relation
+
+
+@contextmanager
+def _headers_are_told() -> Iterator[None]:
+    """Say in a sentence that headers of CSV files differ, where Spark says so in the middle of its own."""
+    try:
+        yield
+    except (MergeExecutionError, Py4JJavaError, PySparkException) as error:
+        known = error if isinstance(error, MergeExecutionError) else merge_error(error)
+        if "CSV header does not conform to the schema" not in str(known):
+            raise
+        found = re.search(r"CSV file: (\S+)", str(known))
+        which = f", e.g. that of {found[1]}" if found else ""
+        raise BadRowsError(
+            f"The headers of the source's CSV files differ{which}, so nothing was merged. Bring their columns into one "
+            "order, merge the files one by one, or set the option enforceSchema to true to read all files by the "
+            "columns of the first."
+        ) from error
+
+
+@contextmanager
+def _file_relation(
+    gateway: Gateway, config: MergeConfig, identity: MergeIdentity | None, *, keeps_rows: bool
+) -> Iterator[SourceRelation]:
+    """:func:`source_relation` of files."""
+    source = config.source
     reader = gateway.spark.read.format(source.format or "").options(**source.reader_options)
     rule, num_bad, files = source.bad_rows_rule, 0, None
     if rule is None:
@@ -132,9 +163,18 @@ class _Files:
         if self._format == "json":
             schema = schema.add(_NOTHING, StringType())
         self._rows = reader.schema(schema).load(paths)
+        if self._takes_headers_as_one:
+            self._rows = reader.option("enforceSchema", "false").schema(schema).load(paths)
         # To infer columns from JSON Spark reads all of it. Of CSV it doesn't tell bad rows then.
         if not self.columns or (rule.action == "fail" and BAD_ROW in found.names):
             self.raise_for_bad_rows(None)
+
+    @property
+    def _takes_headers_as_one(self) -> bool:
+        """Whether Spark would take the first file's header for that of all, unless it is told to compare them."""
+        given = {name.lower(): value.lower() for name, value in self._config.source.options}
+        is_csv = self._format == "csv" and given.get("header") == "true" and "enforceschema" not in given
+        return is_csv and len(jdf(self._rows).inputFiles()) > 1
 
     def _refuse_nothing(self) -> None:
         paths = ", ".join(self._config.source.paths)

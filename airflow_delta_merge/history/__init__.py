@@ -1,1 +1,1 @@
-"""The merges of a Delta table, as its log tells them; for the terminal and for whatever else shows them."""
+"""The merges of a Delta table, from its log, for the terminal and other displays."""

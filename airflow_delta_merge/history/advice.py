@@ -1,7 +1,7 @@
-"""What the numbers of a table's merges suggest: pure functions from records to advice, each with its evidence.
+"""Advice from the numbers of a table's merges: pure functions from records to advice, with evidence.
 
 Only this package's merges count, because only they record all the numbers. ``docs/how_to/advice.md`` lists the rules
-and their bounds.
+and their limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_delta_merge.history.records import Commit, Table
 
 PAGE = "docs/how_to/advice.md"
 
-#: How many merges must show a thing.
+#: Minimum number of merges as evidence.
 FEWEST_MERGES = 3
 #: Rows copied for each one updated or deleted, from which deletion vectors are advised, and what was rewritten.
 COPIED_PER_CHANGED = 10
@@ -41,12 +41,12 @@ _EQUAL = "wrote files of the same sizes and statistics as those they replaced"
 class Advice:
     """Something to do, and why.
 
-    :param name: by what it is known: ``deletion-vectors``, ``cluster-by-key``, ``partition-in-on``, ``compaction``,
+    :param name: its name: ``deletion-vectors``, ``cluster-by-key``, ``partition-in-on``, ``compaction``,
         ``update-only-changed``, ``source-repeats``.
     :param text: what to do, in a sentence.
-    :param because: what the numbers say, in a sentence.
+    :param because: why, with the numbers, in a sentence.
     :param evidence: these numbers by name.
-    :param versions: the commits that they come from, the newest first.
+    :param versions: the commits with these numbers, newest first.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Advice:
 
 
 def advise(table: Table, commits: Sequence[Commit]) -> list[Advice]:
-    """All that these commits suggest, in the order in which it is worth to be looked at.
+    """All advice from these commits, most important first.
 
     :param table: the table as it is now.
     :param commits: some of its commits, the newest first.

@@ -1,4 +1,4 @@
-"""A Delta table's log read without Spark, by ``deltalake``: what sensors and triggers wait for."""
+"""The conditions that sensors and triggers wait for, read from a Delta table's log with ``deltalake``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTable(StoreConnections):
-    """A table whose log is looked at; connections are read at each look, so that keys stay in them.
+    """A table whose log is read. Connections are read each time, so that keys stay in them.
 
     :param path: the table's folder or URI.
-    :param storage_options: access to its storage, by the names of ``deltalake``; they go before what connections say.
+    :param storage_options: access to its storage, by the names of ``deltalake``; they override connections.
     """
 
     path: str
@@ -46,10 +46,10 @@ class StoredTable(StoreConnections):
 
 @dataclass(frozen=True, kw_only=True)
 class TableCondition(StoredTable):
-    """What a table's log is to tell; all that is given must be true, and the table be there.
+    """Conditions on a table's log. The table must exist and meet all of them.
 
     :param version: the table has this version or a later one.
-    :param updated_since: its newest commit is of this moment or later (ISO 8601; UTC when it names no zone).
+    :param updated_since: its newest commit is from this time or later (ISO 8601; UTC without a time zone).
     :param partition: it has a file in this partition, by the values of some or all partition columns.
     """
 
@@ -58,7 +58,7 @@ class TableCondition(StoredTable):
     partition: dict[str, str] = field(default_factory=dict)
 
     def met_by(self) -> int | None:
-        """The version of the table that meets the condition, None as long as there is none.
+        """The table's version, if it meets the conditions, else None.
 
         :raises AirflowException: as :func:`read_log`.
         """
@@ -76,9 +76,9 @@ class TableCondition(StoredTable):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedMerge(StoredTable):
-    """A merge that a table's log is to tell.
+    """A merge to find in a table's log.
 
-    :param application_id: by what the table knows it
+    :param application_id: its application id
         (:func:`~airflow_delta_merge.contract.identity.application_id`).
     """
 
@@ -109,7 +109,7 @@ class RecordedMerge(StoredTable):
         for commit in commits:
             text = commit.get("userMetadata")
             if not isinstance(text, str) or quoted not in text:
-                continue  # also of releases whose records can't be read here
+                continue  # also skips releases whose records this one can't read
             try:
                 record = CommitRecord.from_user_metadata(text)
             except MergeResultError as error:
@@ -144,10 +144,10 @@ def commits_after(table: StoredTable, version: int | None) -> tuple[int, list[st
 
 
 def read_log(table: StoredTable, look: Callable[[DeltaTable], _T | None]) -> _T | None:
-    """Look at a table by its log; None also when there is no table.
+    """Read a table's log; None if there is no table.
 
     :raises AirflowFailException: when waiting won't help: ``deltalake`` is missing or can't read such a table.
-    :raises AirflowException: when the log can't be read, at the last of several looks either, or the connection can't.
+    :raises AirflowException: when the log can't be read after several attempts, or the connection can't be used.
     """
     try:
         storage_options = {**table.deltalake_options(), **table.storage_options}

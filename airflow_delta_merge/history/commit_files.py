@@ -1,4 +1,4 @@
-"""The JSON file of one commit, taken apart: what it says of itself, and the files that it adds and removes."""
+"""Parses the JSON file of one commit: its commit info, and the files that it adds and removes."""
 
 from __future__ import annotations
 

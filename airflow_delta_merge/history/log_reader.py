@@ -1,6 +1,6 @@
-"""How a Delta table's log is opened without Spark, by ``deltalake``: one way for sensors, triggers and the history.
+"""Opens a Delta table's log without Spark, with ``deltalake``, for sensors, triggers and the history.
 
-It imports no Airflow, so that a command starts quickly.
+It doesn't import Airflow, so that commands start quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# A log that is listed while somebody commits may lack a file in the middle, which deltalake takes for a broken log.
+# A listing during another writer's commit may miss a file in the middle, which deltalake reports as a broken log.
 PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _INSTALL = "Install it where this runs: pip install 'airflow-provider-delta-merge[deltalake]'."
 
@@ -37,15 +37,15 @@ def read_log(
     open_table: Callable[[str, Mapping[str, str]], DeltaTable | None] = open_table,
     pauses: Sequence[float] = PAUSES_SECONDS,
 ) -> _T | None:
-    """Look at a table by its log; None also when there is no table.
+    """Read a table's log; None if there is no table.
 
     :param path: the table's folder or URI.
     :param storage_options: access to its storage, by the names of ``deltalake``.
     :param look: gets the opened table.
-    :param open_table: opens it, by default anew at each look.
-    :param pauses: seconds between looks while the log seems broken.
+    :param open_table: opens the table; by default it is opened again at each attempt.
+    :param pauses: seconds between attempts while the log seems broken.
     :raises UnreadableTableError: when waiting won't help: ``deltalake`` is missing or can't read such a table.
-    :raises TableLogError: when the log can't be read, at the last of several looks either.
+    :raises TableLogError: when the log can't be read after several attempts.
     :raises OSError: when the storage can't be reached.
     """
     try:

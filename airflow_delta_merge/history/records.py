@@ -1,6 +1,6 @@
-"""What one commit of a table's log tells: who made it, when, and what it did; and the table it belongs to.
+"""One commit of a table's log: its author, time and changes; and its table.
 
-A log may be anybody's, so each value is looked at before it is believed; what isn't there is None.
+Any writer may have written the log, so every value is validated. Missing values are None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_delta_merge.exceptions import MergeResultError
 OWN_WRITER = "airflow_delta_merge"
 UNKNOWN = "unknown"
 
-# By what names writers count: Delta's merge, Delta's other commands, delta-rs's merge, its other commands.
+# The writers' names for counts: Delta's merge, Delta's other commands, delta-rs's merge, its other commands.
 _ROWS = {
     "inserted": ("numTargetRowsInserted", "num_target_rows_inserted"),
     "updated": ("numTargetRowsUpdated", "numUpdatedRows", "num_target_rows_updated", "num_updated_rows"),
@@ -176,9 +176,9 @@ class Table:
 
 
 def commit_of(version: int, info: Mapping[str, Any] | None) -> Commit:
-    """Read what a commit says of itself.
+    """Read a commit's info.
 
-    :param info: its action ``commitInfo``, None where it has none.
+    :param info: its action ``commitInfo``; None if it has none.
     """
     if info is None:
         return Commit(version=version)

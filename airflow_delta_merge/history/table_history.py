@@ -1,7 +1,7 @@
-"""The commits of a Delta table, a page at a time, the newest first.
+"""The commits of a Delta table in pages, newest first.
 
-A log is opened once in a process and then only brought up to date, and each commit is read once. ``deltalake``'s own
-``history()`` isn't used: it leaves out commits that say nothing of themselves, and so takes others for their versions.
+A process opens a log once and then only updates it, and reads each commit once. ``deltalake``'s own ``history()`` isn't
+used: it skips commits without commit info, and then assigns wrong versions to the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAGE = 20
 _MOST_LOGS = 16
 _MOST_COMMITS_KEPT = 5_000
 _REQUESTS_AT_ONCE = 8
-# A person waits: a store that doesn't answer shall be told soon, where deltalake would try for minutes.
+# A user is waiting: fail soon if a store doesn't answer, while deltalake would retry for minutes.
 _OF_STORES = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 _PAUSES_SECONDS = (0.2, 0.5)
 
@@ -174,7 +174,7 @@ class _Log:
         return DeltaStorageHandler(self._table.table_uri, dict(self._options) or None)
 
     def _opened(self) -> DeltaTable | None:
-        """The table, brought up to date, or opened anew if it isn't the one it was."""
+        """The table, updated, or opened again if it was replaced."""
         known = self._table
         try:
             if known is not None and self._newest is not None and self._state_of(known.version()) == self._newest:
@@ -197,7 +197,7 @@ class _Log:
             self._table_id = table_id
 
     def _state_of(self, version: int) -> tuple[Any, ...] | None:
-        """By what a commit's file is known not to have been replaced; None when it isn't there."""
+        """Identifies a commit's file, to detect that it was replaced; None if it doesn't exist."""
         (info,) = self._files().get_file_info([_file_of(version)])
         return (version, info.size, info.mtime_ns) if info.is_file else None
 
@@ -237,7 +237,7 @@ def _file_of(version: int) -> str:
 
 
 def _said(error: OSError) -> str:
-    """First and last cause of a store's error, which is a tree in colours, with addresses that may hold keys."""
+    """First and last cause of a store's error, without its colours and its URLs, which may contain keys."""
     lines = [re.sub(r"\x1b\[\d*m|↳", "", line).strip() for line in str(error).splitlines()]
     causes = [line for line in lines if line and "://" not in line]
     ends = list(dict.fromkeys([*causes[:1], *causes[-1:]]))

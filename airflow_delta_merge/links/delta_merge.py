@@ -1,8 +1,8 @@
-"""Links from a merge's task to where a person reads on: its Spark application, its commit.
+"""Links from a merge's task to its Spark application and its commit.
 
-Airflow 3 asks each link for its address when the task has ended and keeps that as an XCom; for Airflow 2 the operator
-keeps it by :func:`kept_at_the_end`. A link without an address has no XCom. An empty address shows no link; it takes the
-place of one that led somewhere only as long as Spark ran.
+Airflow 3 reads each link's URL when the task has ended and stores it as an XCom; for Airflow 2 the operator stores it
+with :func:`kept_at_the_end`. A link without a URL has no XCom. An empty URL shows no link; it replaces a URL that was
+valid only while Spark ran.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 
 class _MergeLink(BaseOperatorLink):
-    """A link whose address the operator has learnt while it ran."""
+    """A link whose URL the operator learned while it ran."""
 
     @property
     def xcom_key(self) -> str:
-        """Under which the address is kept; Airflow 2 has no such name."""
+        """The XCom key of the URL; Airflow 2 has no such property."""
         return f"_link_{type(self).__name__}"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, or an empty text; in Airflow 2 its web server asks, which has no operator that ran."""
+        """The URL, or an empty string. In Airflow 2 the web server calls it, without the operator that ran."""
         addresses: dict[str, str] | None = getattr(operator, "link_addresses", None)
         if addresses is not None:
             return addresses.get(self.xcom_key, "")
@@ -51,14 +51,14 @@ class SparkApplicationLink(_MergeLink):
 
 
 class CommitLink(_MergeLink):
-    """The commit, by the address that the connection's ``commit_url`` gives to commits."""
+    """The commit, at the URL from the connection's ``commit_url``."""
 
     name = "Commit"
 
 
 @contextmanager
 def kept_at_the_end(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
-    """Keep what a task learns of its links, however it ends, and nothing of the others.
+    """Store the links that a task learned, however it ends, and no others.
 
     :param operator: has the addresses by the links' XCom keys in its ``link_addresses``.
     """
@@ -71,27 +71,27 @@ def kept_at_the_end(operator: DeltaMergeOperator, context: Context) -> Iterator[
             try:
                 for key, address in operator.link_addresses.items():
                     context["ti"].xcom_push(key=key, value=address)
-            except Exception:  # a link is no part of the merge
-                log.warning("The links of this task could not be kept.", exc_info=True)
+            except Exception:  # a link must not fail the merge
+                log.warning("The links of this task could not be stored.", exc_info=True)
 
 
 def history_page(history_server_url: str | None, application: SparkApplication) -> str:
-    """The address of an application on the history server; empty when it isn't there."""
+    """The URL of an application on the history server; empty if it has none."""
     if history_server_url is None or not application.event_log:
         return ""
     return f"{history_server_url.rstrip('/')}/history/{quote(application.id, safe='')}"
 
 
 def address_while_running(history_server_url: str | None, application: SparkApplication) -> str:
-    """The address of an application that runs: its own UI, or without one the history server's; may be empty."""
+    """The URL of a running application: its own UI, or else the history server's; may be empty."""
     return application.ui_url or history_page(history_server_url, application)
 
 
 def commit_address(commit_url: str | None, result: MergeResult) -> str:
-    """The address of what a merge committed; empty when it has none, or nothing was committed.
+    """The URL of a merge's commit; empty if there is none, or nothing was committed.
 
-    :param commit_url: the pattern; the result's table and version stand percent-encoded for ``{table}`` and
-        ``{version}``.
+    :param commit_url: the pattern; the result's table and version replace ``{table}`` and ``{version}``,
+        percent-encoded.
     """
     if commit_url is None or result.version is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where Airflow's own objects say that files and tables are: paths in object stores, and assets."""
+"""Converts Airflow's own objects to locations of files and tables: paths in object stores, and assets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow.providers.common.compat.sdk import Asset, ObjectStoragePath
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_identifier
 
-# Schemes for which Spark has another name.
+# Schemes that have another name in Spark.
 _SPARK_SCHEMES = {"s3": "s3a"}
-# Stores whose paths always begin with a bucket or container, so that an asset's URI tells the path.
+# Stores whose paths always begin with a bucket or container, so that an asset's URI determines the path.
 _WITH_AUTHORITY = ("s3", "gs", "abfss", "wasbs")
 
 
 def spark_path(path: ObjectStoragePath) -> str:
-    """The path as Spark takes it; it reads with its own credentials, so the Airflow connection is left out."""
+    """The path for Spark, without the Airflow connection: Spark uses its own credentials."""
     text, conn_id = str(path), path.conn_id
     if conn_id:
         text = text.replace(f"://{conn_id}@", "://", 1)
@@ -25,7 +25,7 @@ def spark_path(path: ObjectStoragePath) -> str:
 
 
 def as_target(value: Any) -> Any:
-    """A Delta table's asset as target; anything else as it is.
+    """A Delta table's asset as target; anything else unchanged.
 
     :raises MergeConfigError: for another asset.
     """
@@ -33,7 +33,7 @@ def as_target(value: Any) -> Any:
 
 
 def as_source(value: Any) -> Any:
-    """An asset as source, be it a Delta table's or that of files; assets of files also in a list."""
+    """An asset of a Delta table or of files as source; lists may have assets of files."""
     if isinstance(value, Asset):
         if not _is_table(value):
             return _files_of(value)
@@ -49,9 +49,11 @@ def _is_table(asset: Asset) -> bool:
 
 
 def _table_of(asset: Asset) -> dict[str, str]:
-    """What :func:`~airflow_delta_merge.assets.delta.delta_asset` made the asset of."""
+    """The table for which :func:`~airflow_delta_merge.assets.delta.delta_asset` made the asset."""
     if not _is_table(asset):
-        raise MergeConfigError(f"{asset.uri} is no Delta table's asset: make it by delta_asset, or give the path.")
+        raise MergeConfigError(
+            f"{asset.uri} is not the asset of a Delta table. Make it with delta_asset, or use the path instead."
+        )
     parts = urlsplit(asset.uri)
     if parts.netloc == "table":
         return {"table": ".".join(quote_identifier(unquote(part)) for part in parts.path.lstrip("/").split("."))}
@@ -59,15 +61,15 @@ def _table_of(asset: Asset) -> dict[str, str]:
     if parts.netloc == "file":
         return {"path": path}
     if parts.netloc not in _WITH_AUTHORITY:
-        raise MergeConfigError(f"{asset.uri} doesn't say whether a server is part of its address: give the path.")
+        raise MergeConfigError(f"It is not clear whether {asset.uri} includes a server. Use the path instead.")
     return {"path": _spark_uri(f"{parts.netloc}:/{path}")}
 
 
 def _files_of(asset: Asset) -> str:
     if _is_table(asset):
-        raise MergeConfigError(f"{asset.uri} is a Delta table: give it alone as source, not in a list of files.")
+        raise MergeConfigError(f"{asset.uri} is a Delta table. Use it alone as source, not in a list of files.")
     if "://" not in asset.uri:
-        raise MergeConfigError(f"The asset {asset.uri} says no place: give the path, or an asset with a URI.")
+        raise MergeConfigError(f"The asset {asset.uri} has no location. Use the path, or an asset with a URI.")
     return _spark_uri(asset.uri)
 
 

@@ -1,4 +1,4 @@
-"""The operator's ``merges``: several merges in one task, each told by the arguments that a single merge has."""
+"""The operator's ``merges``: several merges in one task, each with the arguments of a single merge."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from airflow_delta_merge.operators.arguments import (
 
 
 def plain_merges(merges: Any) -> Any:
-    """The argument as a list of dicts, where Airflow finds templates; or as it is, if only the run knows it.
+    """The argument as a list of dicts, in which Airflow finds templates; unchanged if it is known only at run time.
 
-    :raises MergeConfigError: when it is no list of merges.
+    :raises MergeConfigError: when it is not a list of merges.
     """
     if merges is None or is_unknown(merges):
         return merges
@@ -36,14 +36,14 @@ def plain_merges(merges: Any) -> Any:
 
 
 def check_merges(merges: Any, other_arguments: Mapping[str, Any]) -> None:
-    """Check each of them at parse, as far as it is known.
+    """Check each merge at parse time, as far as it is known.
 
-    :param merges: as :func:`plain_merges` made them.
+    :param merges: the result of :func:`plain_merges`.
     :param other_arguments: the operator's own :data:`PARTS_OF_A_MERGE`.
-    :raises MergeConfigError: for what no run could make right.
+    :raises MergeConfigError: when a merge is invalid in every run.
     """
     if given := [name for name, nothing in PARTS_OF_A_MERGE.items() if other_arguments[name] != nothing]:
-        raise MergeConfigError(f"merges says all of each merge: put {', '.join(given)} there, or write no merges.")
+        raise MergeConfigError(f"merges can't be combined with {', '.join(given)}. Move them into each merge.")
     for number, merge in enumerate(() if is_unknown(merges) else merges, 1):
         if not is_unknown(merge):
             with _numbered(number):
@@ -53,8 +53,8 @@ def check_merges(merges: Any, other_arguments: Mapping[str, Any]) -> None:
 def build_merges(merges: Any) -> list[MergeConfig | MergeStatement]:
     """The merges of a run.
 
-    :param merges: as :func:`plain_merges` made them, rendered; or what other tasks have returned in their place.
-    :raises MergeConfigError: when there is no such merge.
+    :param merges: the rendered result of :func:`plain_merges`, or the value that another task returned for it.
+    :raises MergeConfigError: when a merge is invalid.
     """
     built = []
     for number, merge in enumerate(_list(merges), 1):
@@ -67,7 +67,7 @@ def _list(merges: Any) -> list[Any]:
     found = [] if isinstance(merges, (str, Mapping)) or not isinstance(merges, Iterable) else list(merges)
     if not found:
         raise MergeConfigError(
-            "merges is a list of at least one merge, each a dict of the arguments that a single merge has."
+            "merges must be a list of at least one merge, each a dict of the arguments of a single merge."
         )
     return found
 
@@ -80,16 +80,18 @@ def _plain_merge(merge: Any) -> Any:
         return to_plain(merge)
     places = {"target": plain_target, "source": plain_source}
     plain = {name: places.get(name, to_plain)(part) for name, part in merge.items()}
-    # What a config's dict has beside the arguments.
+    # A config's dict also has a version, and its guards are nested.
     return {name: part for name, part in plain.items() if name not in ("version", "guards")} | plain.get("guards", {})
 
 
 def _arguments(merge: Any) -> tuple[dict[str, Any], Any]:
-    """What :func:`check_arguments` and :func:`build_merge` take."""
+    """The arguments for :func:`check_arguments` and :func:`build_merge`."""
     if not isinstance(merge, Mapping):
-        raise MergeConfigError(f"It is a dict of arguments or a MergeConfig, not {merge!r:.80}.")
+        raise MergeConfigError(f"It must be a dict of arguments or a MergeConfig, got {merge!r:.80}.")
     if unknown := [str(name) for name in merge if name not in PARTS_OF_A_MERGE]:
-        raise MergeConfigError(f"It has no {', '.join(unknown)}; it can have {', '.join(PARTS_OF_A_MERGE)}.")
+        raise MergeConfigError(
+            f"It has unknown arguments: {', '.join(unknown)}. Known are: {', '.join(PARTS_OF_A_MERGE)}."
+        )
     parts = {**PARTS_OF_A_MERGE, **merge}
     sql = parts.pop("sql")
     return with_guards(parts), sql

@@ -1,4 +1,4 @@
-"""Templates and the dates of runs: rendered without a run, for a dry run, and in a run that has no date."""
+"""Renders templates without a run, for a dry run, and in a run without a logical date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
 
-#: What templates lack in a run without a logical date: one by hand, by an asset or through the API, in Airflow 3.
+#: Variables that are missing in runs without a logical date: manual, asset-triggered or API runs in Airflow 3.
 _OF_LOGICAL_DATE = (
     "ds",
     "ds_nodash",
@@ -33,11 +33,11 @@ _OF_LOGICAL_DATE = (
 
 
 def with_missing_dates(context: Any) -> Any:
-    """The context in which a date that the run lacks can't be rendered; Jinja would take it for an empty text."""
+    """The context in which rendering a missing date fails; Jinja would render it as an empty string."""
     missing = {
         name: StrictUndefined(
-            f"This run has no logical date, as runs by hand and by assets have none, so {name} has no value. Write "
-            "dag_run.run_after, e.g. {{ dag_run.run_after | ds }}, which every run has, or give a default: "
+            f"This run has no logical date, like all manual and asset-triggered runs, so {name} has no value. Use "
+            "dag_run.run_after, e.g. {{ dag_run.run_after | ds }}, which every run has, or set a default: "
             f"{{{{ {name} | default(…) }}}}."
         )
         for name in _OF_LOGICAL_DATE
@@ -49,11 +49,11 @@ def with_missing_dates(context: Any) -> Any:
 def rendered_without_run(
     operator: DeltaMergeOperator, *, logical_date: datetime | None, params: Mapping[str, Any]
 ) -> DeltaMergeOperator:
-    """A copy of an operator as it would be in a run on this date; nothing of it depends on a run that isn't there.
+    """A copy of an operator rendered as in a run on this date, without a real run.
 
-    :param logical_date: the run's date, for ``{{ ds }}`` and its like; it also stands for ``dag_run.run_after``.
-    :param params: values that go before the DAG's own params.
-    :raises MergeConfigError: for an output of another task, and a template that needs more than this.
+    :param logical_date: the run's date, for ``{{ ds }}`` and the like; also used as ``dag_run.run_after``.
+    :param params: values that override the DAG's own params.
+    :raises MergeConfigError: for an output of another task, or a template that needs other variables.
     """
     made = copy.copy(operator)
     made.__dict__.pop("hook", None)
@@ -66,14 +66,14 @@ def rendered_without_run(
             continue
         if tasks := outputs_in(value):
             raise MergeConfigError(
-                f"A dry run doesn't know {field}, as it comes from the task {', '.join(tasks)}: set it to what that "
-                "task would return."
+                f"A dry run doesn't know {field}, because it comes from the task {', '.join(tasks)}. Set it to a value "
+                "that the task would return."
             )
         try:
             setattr(made, field, made.render_template(value, context, env, set()))
         except UndefinedError as error:
             raise MergeConfigError(
-                f"A dry run can't render {field}, as {error.message or error}: call dry_run(logical_date=…, "
+                f"A dry run can't render {field}: {error.message or error}. Call dry_run(logical_date=…, "
                 "params={…}), or set the field to its value."
             ) from error
     check_rendered_conf(operator.conf or {}, made.conf or {})
@@ -82,7 +82,7 @@ def rendered_without_run(
 
 
 def _context(operator: DeltaMergeOperator, logical_date: datetime | None, params: Mapping[str, Any]) -> Any:
-    """What templates can refer to without a run."""
+    """The template variables that exist without a run."""
     if AIRFLOW_V_3_0_PLUS:
         from airflow.sdk.execution_time.context import ConnectionAccessor, MacrosAccessor, VariableAccessor
 
@@ -107,7 +107,7 @@ def _context(operator: DeltaMergeOperator, logical_date: datetime | None, params
 
 
 def _of_date(dag_id: str, logical_date: datetime) -> dict[str, Any]:
-    """What a run's date says, as Airflow's own context has it."""
+    """The template variables of a run's date, as in Airflow's own context."""
     date = pendulum.instance(logical_date)
     day, moment = date.strftime("%Y-%m-%d"), date.isoformat()
     return {

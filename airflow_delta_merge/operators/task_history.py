@@ -1,4 +1,4 @@
-"""What earlier runs of a task tell of the next one."""
+"""What earlier runs of a task show about the next one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ log = logging.getLogger(__name__)
 
 
 def seconds_of_last_run(ti: Any) -> float | None:
-    """How long the task's merge took in the run before this one, without Spark's start; of several, all together.
+    """The duration of the task's merges in the previous run, without Spark's start; the sum of several merges.
 
     :param ti: the running task instance, if there is one.
-    :return: None when it isn't known, be it that the task never ran or that Airflow doesn't tell.
+    :return: None if unknown: the task never ran, or Airflow doesn't return its result.
     """
     try:
         result = ti.xcom_pull(task_ids=ti.task_id, include_prior_dates=True)
         results = [result] if isinstance(result, Mapping) else [each for each in result or () if each is not None]
         return sum(each["durations_ms"]["total"] for each in results) / 1000 if results else None
-    except Exception as error:  # a hint that no merge may fail for
-        log.debug("Airflow doesn't tell of the last run: %s", error)
+    except Exception as error:  # only a hint: it must not fail the merge
+        log.debug("The result of the last run is not available: %s", error)
         return None

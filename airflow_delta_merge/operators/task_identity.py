@@ -1,4 +1,4 @@
-"""From a running task to the identity by which the table knows its merge."""
+"""The identity of a running task's merge."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def merge_identity(context: Context, namespace: str | None = None) -> MergeIdentity | None:
-    """The identity of the try that runs; see :func:`~airflow_delta_merge.contract.identity.airflow_generation`.
+    """The identity of the current try; see :func:`~airflow_delta_merge.contract.identity.airflow_generation`.
 
-    :param namespace: tells deployments apart that have DAGs of the same names; without one it is
-        ``[delta_merge] namespace`` of Airflow's configuration.
-    :return: None in a run that no scheduler started (``dag.test()``, ``airflow tasks test``): such a run is given its
-        logical date as start, so that it would be the same execution each time, but is there to do its work each time.
+    :param namespace: distinguishes deployments with DAGs of the same names; by default ``[delta_merge] namespace`` of
+        Airflow's configuration.
+    :return: None in a run that no scheduler started (``dag.test()``, ``airflow tasks test``). Its start is its logical
+        date, so it would be the same execution each time, but it should do its work each time.
     """
     ti, dag_run = context["ti"], context["dag_run"]
     start = dag_run.start_date

@@ -1,8 +1,8 @@
-"""Merges that people write again and again, each as a short description that makes the whole ``MergeConfig``.
+"""Common kinds of merges, each with a short description that builds the whole ``MergeConfig``.
 
-``pattern=Upsert(keys=["id"])`` in the operator stands for the condition and the clauses; in a Spark session of your own
-``engine.merge(spark, Upsert(keys=["id"]).to_config(target="customers", source="updates"))``. What statement that is,
-``to_config(…).to_sql()`` shows.
+``pattern=Upsert(keys=["id"])`` in the operator replaces the condition and the clauses. In your own Spark session, use
+``engine.merge(spark, Upsert(keys=["id"]).to_config(target="customers", source="updates"))``. ``to_config(…).to_sql()``
+shows the statement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATTERNS = {each.NAME: each for each in (Upsert, InsertNew, Sync, SoftDelete, Ap
 def pattern_from_dict(value: Mapping[str, Any]) -> Pattern:
     """Read a pattern from a dict of its name, as ``pattern``, and its parameters.
 
-    :raises MergeConfigError: when there is no such pattern, or not with these parameters.
+    :raises MergeConfigError: when there is no such pattern, or its parameters are invalid.
     """
     if not isinstance(value, Mapping):
         raise MergeConfigError(f"A pattern is e.g. Upsert(keys=['id']) or a dict like it, not {value!r}.")

@@ -1,4 +1,4 @@
-"""A stream of changes, applied in its own order however it arrives."""
+"""Applies a stream of changes in sequence order, regardless of the order of arrival."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ApplyChanges(ChangePattern):
     def _marking(self, source: MergeSource) -> dict[str, Any]:
         assert self.deleted_column is not None
         mark = column(self.deleted_column)
-        # A delete says nothing of the other columns, so they keep their last values.
+        # A delete has no values for the other columns, so they keep their last values.
         marked = {name: f"source.{column(name)}" for name in (*self.sequence_by, self.deleted_column)}
         return {
             "source": source.selecting(f"SELECT *, {self._is_delete()} AS {mark} FROM source"),

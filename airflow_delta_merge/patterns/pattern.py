@@ -1,4 +1,4 @@
-"""What all patterns share: keys, and that they turn into a :class:`MergeConfig`."""
+"""The base of all patterns: keys, and the conversion to a :class:`MergeConfig`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Pattern(ABC):
         source: MergeSource | str | Sequence[str] | Mapping[str, Any],
         **options: Any,
     ) -> MergeConfig:
-        """The merge of these two.
+        """The merge of this source into this target.
 
-        :param target: what :class:`MergeConfig` takes.
-        :param source: what :class:`MergeConfig` takes.
-        :param options: further parameters of :class:`MergeConfig` that the pattern leaves open, e.g. ``guards``.
-        :raises MergeConfigError: when any of it can't be meant so.
+        :param target: as in :class:`MergeConfig`.
+        :param source: as in :class:`MergeConfig`.
+        :param options: further parameters of :class:`MergeConfig` that the pattern doesn't set, e.g. ``guards``.
+        :raises MergeConfigError: when a value is invalid.
         """
         target, source = MergeTarget.of(target), MergeSource.of(source)
         return MergeConfig(**{"target": target, "source": source, **self._parts(target, source), **options})

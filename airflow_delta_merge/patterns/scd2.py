@@ -1,4 +1,4 @@
-"""Slowly changing dimension, type 2: a row for each version of a thing, with the time for which it was true."""
+"""Slowly changing dimension, type 2: a row for each version of an entity, with its period of validity."""
 
 from __future__ import annotations
 
@@ -107,20 +107,20 @@ class Scd2(ChangePattern):
         }
 
     def _history_sql(self, target: str) -> str:
-        """A query over the changes and the target that gives the history of all keys that change, as it shall be.
+        """A query over the changes and the target for the new history of all keys that change.
 
-        Changes and known versions are put on one line of time for each key. Each is a moment from which something is
-        true; where a version ends and no other begins, nothing is. Of one moment the change counts, then the version
-        that begins, then the one that ends. From a key's versions only those are read that its earliest change can
-        alter, the one before it included. Versions of the target that are no longer part of the history come marked.
+        It puts changes and known versions on one timeline per key. Each is a point in time from which something is
+        valid; where a version ends and no other begins, nothing is. At the same time, a change wins over a version that
+        begins, and that wins over one that ends. It reads only the versions of a key that its earliest change can
+        alter, including the one before it. Versions of the target that leave the history are marked.
         """
         keys, columns = column_list(self.keys), column_list(self.columns)
         at, until = column(self.valid_from), column(self.valid_to)
         same_key = " AND ".join(f"t.{column(key)} <=> f.{column(key)}" for key in self.keys)
         changed = "true" if self.keep_unchanged else f"NOT (`_before_` <=> struct({columns}))"
         current = "" if self.is_current is None else f", `_next_` IS NULL AS {column(self.is_current)}"
-        told = f"{self.valid_from} of the same {', '.join(self.keys)}"
-        message = quote_text(f"Scd2: a row has no {self.effective_at}, or several rows have the same {told}")
+        same_moment = f"{self.valid_from} of the same {', '.join(self.keys)}"
+        message = quote_text(f"Scd2: a row has no {self.effective_at}, or several rows have the same {same_moment}")
         return f"""WITH `_changes_` AS (
   SELECT DISTINCT {keys}, {self._values_sql()}, {column(self.effective_at)} AS {at}, {self._is_delete()} AS `_gone_`
   FROM `source`
@@ -158,7 +158,7 @@ SELECT {keys}, {columns}, {at}, `_next_` AS {until}{current}, NOT `_counts_` OR 
 FROM `_versions_` WHERE `_counts_` AND NOT `_gone_` OR `_is_known_`"""
 
     def _values_sql(self) -> str:
-        """The columns of a change; a delete has none, so that two of the same moment are one."""
+        """The columns of a change. A delete has none, so that two deletes at the same time are one."""
         if self.operation_column is None:
             return column_list(self.columns)
         gone = self._is_delete()

@@ -1,4 +1,4 @@
-"""Patterns whose source holds rows as they are now."""
+"""Patterns whose source has the current state of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_delta_merge.patterns.pattern import Pattern, column
 
 @dataclass(frozen=True, kw_only=True)
 class InsertNew(Pattern):
-    """Insert rows whose keys are new; rows that are there stay as they are.
+    """Insert rows with new keys; existing rows stay unchanged.
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
@@ -54,7 +54,7 @@ class InsertNew(Pattern):
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert(InsertNew):
-    """Update rows whose keys are there, insert the others.
+    """Update rows with existing keys, insert the others.
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
@@ -78,7 +78,7 @@ class Upsert(InsertNew):
 
 @dataclass(frozen=True, kw_only=True)
 class Sync(Upsert):
-    """Make the target's rows those of the source: update, insert, and delete what the source doesn't have.
+    """Make the target equal to the source: update, insert, and delete rows that the source doesn't have.
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.

@@ -1,4 +1,4 @@
-"""The sensor: wait for a merge, by its task or by its table's log, and look at what it reported."""
+"""The sensor that waits for a merge, by its task or by its table's log, and checks its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startsw
 # How the names of the counts of expectations begin.
 _EXPECTATION = "failed_expectations."
 
-# The merge will not succeed any more, unless a person clears it (and then clears what hangs on it, too).
+# In these states the merge will not succeed, unless a user clears it (and with it the tasks that depend on it).
 _LOST_STATES = (
     TaskInstanceState.FAILED,
     TaskInstanceState.UPSTREAM_FAILED,
@@ -44,46 +44,46 @@ _LOST_STATES = (
 
 
 class DeltaMergeSensor(TableLogSensor):
-    """Waits until a merge has succeeded and succeeds itself if the merge's result meets every condition given.
+    """Waits until a merge has succeeded, and succeeds if its result meets all conditions.
 
-    It looks at the merge's task and its XCom in this Airflow or, with ``path``, at what the merge recorded in its
-    table's log, whichever Airflow it ran in. Of a task with ``merges`` it looks at all results, and in no log.
+    It reads the merge's task and XCom in this Airflow or, with ``path``, the merge's record in its table's log, from
+    any Airflow. For a task with ``merges`` it checks all results, which is not possible with ``path``.
 
-    A merge that is done reports the same numbers however often one asks. So when a condition isn't met the sensor fails
-    at once, without retries, instead of poking until its timeout; with ``soft_fail=True`` it is skipped. The same goes
-    for a merge that failed or was skipped. In a DAG this makes it a gate after a merge.
+    The result of a finished merge doesn't change. So if a condition isn't met, the sensor fails immediately, without
+    retries, instead of poking until its timeout; with ``soft_fail=True`` it is skipped. The same applies if the merge
+    failed or was skipped. This makes it a gate after a merge.
 
-    The sensor's own XCom is the result it looked at (a list of results, when there were several).
+    The sensor's XCom is the checked result (a list of results, if there are several).
 
     :param external_task_id: the task that merges. (templated)
     :param external_dag_id: its DAG; by default the sensor's own. (templated)
-    :param map_index: which instance of a mapped task to wait for. By default all of them, and each must meet the
+    :param map_index: the instance of a mapped task to wait for. By default all of them, and each must meet the
         conditions. (templated)
-    :param at_least: smallest values by name of a count in a
+    :param at_least: minimum values of counts in a
         :class:`~airflow_delta_merge.contract.result.MergeResult`, e.g. ``{"num_inserted_rows": 1}``. The count
         of an expectation is ``failed_expectations.<its name>``.
-    :param at_most: greatest values, e.g. ``{"num_deleted_rows": 0}``.
-    :param condition: any callable that takes the :class:`~airflow_delta_merge.contract.result.MergeResult` and says
+    :param at_most: maximum values, e.g. ``{"num_deleted_rows": 0}``.
+    :param condition: a callable that takes the :class:`~airflow_delta_merge.contract.result.MergeResult` and returns
         whether it is good.
-    :param execution_delta: how much earlier the logical date of the awaited run is; by default not at all, so within
-        one DAG it is the sensor's own run.
-    :param execution_date_fn: a callable that gets the logical date, and by name what it asks for of the context, and
-        returns the logical date to look for, or several.
-    :param external_run_id: the awaited run by its id, for runs without a logical date. With ``path`` it is by default
-        the sensor's own, which is that of the same interval where both DAGs have the same schedule. (templated)
+    :param execution_delta: how much earlier the awaited run's logical date is; by default not at all, so within one DAG
+        it is the sensor's own run.
+    :param execution_date_fn: a callable that takes the logical date, and context variables by name, and returns one or
+        several logical dates to wait for.
+    :param external_run_id: the awaited run's id, for runs without a logical date. With ``path`` it is by default the
+        sensor's own run id, which is the same interval's if both DAGs have the same schedule. (templated)
     :param path: the folder or URI of the merge's table, to find the merge in the table's log. The merge must be
-        ``exactly_once`` and have had something to commit; of a mapped task one instance is awaited, by ``map_index``.
+        ``exactly_once`` and have had something to commit. For a mapped task, ``map_index`` selects one instance.
         Needs the extra ``deltalake``. (templated)
     :param storage_options: with ``path``: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID``
         …); values that look like secrets are masked. (templated)
-    :param aws_conn_id: with ``path``, for a table in S3: a connection of type ``aws``, read as for merges; what
-        ``storage_options`` say goes before it.
-    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
-    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
+    :param aws_conn_id: with ``path``, for a table in S3: a connection of type ``aws``, read as for merges;
+        ``storage_options`` take precedence.
+    :param azure_conn_id: the same for a table in Azure's storage: a connection of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: the same for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
     :param namespace: with ``path``: the namespace of the Airflow that merges; by default this one's, ``[delta_merge]
         namespace`` of its configuration. (templated)
-    :param deferrable: with ``path``: whether to wait in the triggerer, without a worker's slot; by default as
-        ``[operators] default_deferrable`` says. Without ``path``, ``mode="reschedule"`` gives the slot back.
+    :param deferrable: with ``path``: whether to wait in the triggerer, without a worker slot; by default
+        ``[operators] default_deferrable``. Without ``path``, use ``mode="reschedule"`` to free the slot.
     """
 
     template_fields: Sequence[str] = (
@@ -161,7 +161,7 @@ class DeltaMergeSensor(TableLogSensor):
         self.deferrable = deferrable
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look at the merge's state, or its table's log, and when it has succeeded at its result."""
+        """Check the merge's state, or its table's log, and after success its result."""
         if self.path is not None:
             return self._poke_log(context)
         dag_id = self.external_dag_id or context["ti"].dag_id
@@ -189,7 +189,7 @@ class DeltaMergeSensor(TableLogSensor):
         return RecordedMergeTrigger(condition=condition, poke_interval=self.poke_interval)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Look at what the trigger found."""
+        """Check what the trigger found."""
         from airflow_delta_merge.triggers.delta_table import found_by
 
         assert self.path is not None
@@ -236,7 +236,7 @@ class DeltaMergeSensor(TableLogSensor):
         return None
 
     def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
-        """Which runs to ask for, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
+        """The wanted runs, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
         if self.external_run_id is not None:
             return {"run_ids": [self.external_run_id]}
         if dag_id == context["ti"].dag_id and self.execution_delta is None and self.execution_date_fn is None:
@@ -252,7 +252,7 @@ class DeltaMergeSensor(TableLogSensor):
         if self.execution_delta is not None:
             return {"logical_dates": [logical_date - self.execution_delta]}
         if self.execution_date_fn is not None:
-            # The context has a logical_date, too, and determine_kwargs minds a name that is given twice.
+            # The context also has a logical_date, and determine_kwargs refuses a name that is given twice.
             first = next(iter(signature(self.execution_date_fn).parameters), None)
             others = {name: value for name, value in context.items() if name != first}
             by_name = determine_kwargs(self.execution_date_fn, (logical_date,), others)
@@ -272,7 +272,7 @@ class DeltaMergeSensor(TableLogSensor):
                 )
 
     def _read_results(self, context: Context, dag_id: str, run_id: str, name: str) -> list[MergeResult]:
-        """The result of a merge; of a task with ``merges`` those of all that were not skipped."""
+        """The result of a merge; for a task with ``merges``, the results of all that were not skipped."""
         suffix = name.removeprefix(self.external_task_id)
         map_index = int(suffix.removeprefix("_")) if suffix else None
         value = xcom_of(context["ti"], dag_id=dag_id, task_id=self.external_task_id, run_id=run_id, map_index=map_index)

@@ -1,4 +1,4 @@
-"""The sensor that waits for a Delta table, whoever writes it: its log is read, no Spark is started."""
+"""The sensor that waits for a Delta table from any writer. It reads the table's log, without Spark."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class DeltaTableSensor(TableLogSensor):
-    """Waits until a Delta table is there and its log tells all that is asked for. Its XCom is the table's version.
+    """Waits until a Delta table exists and its log meets all conditions. Its XCom is the table's version.
 
-    Needs the extra ``deltalake``. For a merge, and its numbers, in a table's log there is
+    Needs the extra ``deltalake``. To wait for a merge and its numbers in a table's log, use
     :class:`~airflow_delta_merge.sensors.delta_merge.DeltaMergeSensor` with ``path``.
 
     :param path: the table's folder or URI. (templated)
     :param version: wait for this version or a later one. (templated)
-    :param updated_since: wait for a commit, of whatever kind, of this moment (ISO 8601) or later, e.g.
+    :param updated_since: wait for any commit at this time (ISO 8601) or later, e.g.
         ``"{{ data_interval_end }}"``. (templated)
     :param partition: wait for a file in this partition, e.g. ``{"day": "{{ ds }}"}``. (templated)
     :param storage_options: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID`` …); values that
         look like secrets are masked. (templated)
-    :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (``docs/how_to``); what
-        ``storage_options`` say goes before it.
-    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
-    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
-    :param deferrable: whether to wait in the triggerer, without a worker's slot.
+    :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (``docs/how_to``);
+        ``storage_options`` take precedence.
+    :param azure_conn_id: the same for a table in Azure's storage: a connection of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: the same for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
+    :param deferrable: whether to wait in the triggerer, without a worker slot.
     """
 
     template_fields: Sequence[str] = (
@@ -86,7 +86,7 @@ class DeltaTableSensor(TableLogSensor):
         )
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look at the table's log."""
+        """Check the table's log."""
         version = self._condition().met_by()
         if version is None:
             self.log.info("Waiting for %s", self.path)
@@ -98,7 +98,7 @@ class DeltaTableSensor(TableLogSensor):
         return DeltaTableTrigger(condition=self._condition().to_dict(), poke_interval=self.poke_interval)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
-        """Take what the trigger found."""
+        """Return what the trigger found."""
         from airflow_delta_merge.triggers.delta_table import found_by
 
         return int(found_by(event, self.path))

@@ -1,4 +1,4 @@
-"""States and XComs of other tasks, in whatever run: of the task instance in Airflow 3, of the database in Airflow 2."""
+"""States and XComs of other tasks in any run, from the task instance in Airflow 3 and the database in Airflow 2."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def task_states(
     run_ids: Sequence[str] | None = None,
     logical_dates: Sequence[datetime] | None = None,
 ) -> dict[str, dict[str, str | None]]:
-    """The states of a task in the runs that there are, by the runs' ids and the instances' names.
+    """The states of a task in existing runs, by the runs' ids and the instances' names.
 
-    :param ti: the task instance that asks.
-    :param map_index: which instance of a mapped task; by default all.
-    :param run_ids: of which runs, by their ids.
-    :param logical_dates: of which runs, by their logical dates.
-    :return: an instance of a mapped task is named by the task and, after ``_``, its map index.
+    :param ti: the current task instance.
+    :param map_index: the instance of a mapped task; by default all.
+    :param run_ids: the ids of the runs.
+    :param logical_dates: the logical dates of the runs.
+    :return: an instance of a mapped task is named ``<task>_<map index>``.
     """
     states: dict[str, dict[str, str | None]]
     if AIRFLOW_V_3_0_PLUS:
@@ -56,10 +56,10 @@ def task_states(
 
 
 def xcom_of(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_index: int | None = None) -> Any:
-    """What a task returned in a run.
+    """The value that a task returned in a run.
 
-    :param ti: the task instance that asks.
-    :param map_index: which instance of a mapped task.
+    :param ti: the current task instance.
+    :param map_index: the instance of a mapped task.
     """
     if AIRFLOW_V_3_0_PLUS:
         return ti.xcom_pull(task_ids=task_id, dag_id=dag_id, run_id=run_id, map_indexes=map_index)

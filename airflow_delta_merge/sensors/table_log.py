@@ -1,4 +1,4 @@
-"""How a sensor waits on a Delta table's log: here, or in the triggerer."""
+"""Waiting for a Delta table's log, in the sensor or in the triggerer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TableLogSensor(BaseSensorOperator):
-    """Waits by its pokes, or, if it is deferrable, by one poke and then its trigger."""
+    """Waits by poking or, if it is deferrable, by one poke and then its trigger."""
 
     deferrable: bool
     storage_options: dict[str, str]
@@ -26,14 +26,14 @@ class TableLogSensor(BaseSensorOperator):
 
     @abstractmethod
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
+        """Check once."""
 
     @abstractmethod
     def _trigger(self, context: Context) -> BaseTrigger:
-        """What waits in the triggerer; its event goes to ``execute_complete``."""
+        """The trigger that waits; its event goes to ``execute_complete``."""
 
     def execute(self, context: Context) -> Any:
-        """Wait here, or look once and wait in the triggerer."""
+        """Wait here, or check once and wait in the triggerer."""
         if not self.deferrable:
             return super().execute(context)
         looked = self.poke(context)

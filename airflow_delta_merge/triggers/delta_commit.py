@@ -1,4 +1,4 @@
-"""The trigger behind a watched asset: DAGs run on the commits of a Delta table, whoever makes them."""
+"""The trigger of a watched asset: DAGs run on the commits of a Delta table, from any writer."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ try:
 except ImportError as error:
     raise ImportError("Assets are watched by Airflow 3 alone; wait for commits by a DeltaTableSensor.") from error
 
-#: Commits that leave a table's rows as they are.
+#: Operations that don't change a table's rows.
 MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")
-# What is known of a table that isn't there yet: version 0 will be its first.
+# The known version of a table that doesn't exist yet: version 0 will be its first.
 _BEFORE_THE_FIRST = -1
 
 
 class DeltaCommitTrigger(BaseEventTrigger):
     """Fires when a Delta table has new commits, for the watcher of an asset.
 
-    The event's payload has the ``path``, the ``version`` that the table now has, the ``previous_version``, after which
-    the commits are new, and their ``operations``. One look makes one event, however many commits it finds.
+    The event's payload has the ``path``, the table's current ``version``, the ``previous_version`` and the
+    ``operations`` of the commits since then. One check makes one event, regardless of the number of commits.
 
-    What has been told is kept in Airflow's asset state store: at its first start the trigger takes the table as it is,
-    after a restart it goes on where it was. A version is kept one look after its event, so that no event is lost with a
-    triggerer that dies; instead, one that dies just then tells of the same versions twice. Before Airflow 3.3 there is
-    no such store, and commits made while no triggerer runs are missed.
+    Reported versions are stored in Airflow's asset state store. At its first start the trigger begins with the current
+    version; after a restart it continues where it was. A version is stored one check after its event, so a triggerer
+    that dies loses no event, but may report the same versions twice. Before Airflow 3.3 there is no such store, and
+    commits made while no triggerer runs are missed.
 
-    A log that can't be read is told in the triggerer's log and looked at again. Needs the extra ``deltalake`` in the
+    If the log can't be read, the trigger logs a warning and checks again later. Needs the extra ``deltalake`` in the
     triggerer.
 
     :param path: the table's folder or URI.
-    :param storage_options: access to its storage, by the names of ``deltalake``, but no secrets: Airflow keeps watchers
-        as they stand in the DAG. The triggerer gets these by its environment (``AWS_SECRET_ACCESS_KEY`` …).
-    :param aws_conn_id: for a table in S3: a connection of type ``aws``, which the triggerer reads at each look; what
-        ``storage_options`` say goes before it.
-    :param azure_conn_id: likewise for a table in Azure's storage: one of type ``wasb`` or ``adls``.
-    :param gcp_conn_id: likewise for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
-    :param poke_interval: seconds between two looks.
-    :param ignore_operations: commits that don't count, by their operation in the table's history; by default those that
-        leave the rows as they are.
+    :param storage_options: access to its storage, by the names of ``deltalake``, without secrets: Airflow stores
+        watchers in plain text. Set secrets in the triggerer's environment (``AWS_SECRET_ACCESS_KEY`` …).
+    :param aws_conn_id: for a table in S3: a connection of type ``aws``, which the triggerer reads at each check;
+        ``storage_options`` take precedence.
+    :param azure_conn_id: the same for a table in Azure's storage: a connection of type ``wasb`` or ``adls``.
+    :param gcp_conn_id: the same for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
+    :param poke_interval: seconds between two checks.
+    :param ignore_operations: operations in the table's history whose commits are ignored; by default those that don't
+        change rows.
     :raises ValueError: for a secret in ``storage_options``.
     """
 
@@ -106,19 +106,19 @@ class DeltaCommitTrigger(BaseEventTrigger):
             await asyncio.sleep(self.poke_interval)
 
     async def _commits_after(self, known: int | None) -> tuple[int, list[str]] | None:
-        """The table's version and what was done since the known one; None when the log can't be read."""
+        """The table's version and the operations since the known one; None if the log can't be read."""
         try:
-            # Not asyncio.to_thread: a connection must be asked for in the triggerer's loop.
+            # Not asyncio.to_thread: connections must be read in the triggerer's event loop.
             look = sync_to_async(commits_after, thread_sensitive=False)
             found = await look(self.table, known)
-        except Exception as error:  # nobody else would look again
+        except Exception as error:  # the trigger must go on
             self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
             return None
         return (_BEFORE_THE_FIRST, []) if found is None else found
 
     @property
     def _key(self) -> str:
-        """An asset may have several watchers."""
+        """The key in the asset's state store, by table, since an asset may have several watchers."""
         return f"delta_commit_{hashlib.sha256(self.table.path.encode()).hexdigest()[:16]}"
 
     async def _kept_version(self) -> int | None:
@@ -134,7 +134,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
                     error,
                 )
                 self.asset_state_store = store = None
-            except Exception as error:  # beginning anew would lose what was committed meanwhile
+            except Exception as error:  # starting from the current version would lose commits
                 self.log.warning(
                     "Reading the last announced version of %s failed, trying again in %s s: %s",
                     self.table.path,

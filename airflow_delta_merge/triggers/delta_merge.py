@@ -1,4 +1,4 @@
-"""The trigger behind a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
+"""The trigger of a deferred :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkAp
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
 
 _SECONDS_BETWEEN_LOOKS = 2.0
-# Airflow fails a task whose trigger fires before its scheduler has taken note that the task was deferred.
+# Airflow fails a task whose trigger fires before the scheduler has recorded that the task was deferred.
 _SECONDS_BEFORE_EVENT = 5.0
 _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
 
@@ -26,13 +26,12 @@ _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
 class DeltaMergeTrigger(BaseTrigger):
     """Follows a merge's Spark application, and fires when it has ended; the event says how.
 
-    Another triggerer can go on at any time where this one was: any other one for an application on YARN, one on the
-    same machine for a driver that runs there. When a user clears or marks the task, or deletes its run, the application
-    is ended.
+    Another triggerer can take over at any time: any triggerer for an application on YARN, one on the same machine for a
+    driver that runs there. When a user clears or marks the task, or deletes its run, the application is ended.
 
-    :param started: how the application is found again, as its ``to_dict`` gives it; Airflow keeps it in its database.
-    :param deadline: the moment (seconds since 1970) at which the application is ended, because the task's
-        ``execution_timeout`` is over; None when it has none.
+    :param started: the application's ``to_dict``, with which it is found again; Airflow stores it in its database.
+    :param deadline: the time (seconds since 1970) at which the task's ``execution_timeout`` ends the application; None
+        without a timeout.
     :param history_server_url: for the link to the application.
     """
 
@@ -52,19 +51,19 @@ class DeltaMergeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.to_thread(self._application.mask_secrets)
         not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
-        # At its first question a triggerer builds what answers it, for seconds: not when a user waits for Spark's end.
+        # A triggerer's first query takes seconds of setup. Do that now, and not while a user waits for Spark's end.
         with suppress(Exception):
             await self._is_deferred()
         while (end := await self._look_in_time()) is None:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
         await asyncio.sleep(max(0.0, not_before - time.monotonic()))
         yield TriggerEvent(end.to_dict())  # type: ignore[no-untyped-call]
-        # The event is on its way, no more: would this triggerer die now, another one must find the application's
-        # result. When it is stored, Airflow cancels this trigger, and on_kill clears up.
+        # The event may not be stored yet: if this triggerer died now, another one would need the application's result.
+        # Once it is stored, Airflow cancels this trigger, and on_kill cleans up.
         await asyncio.sleep(_SECONDS_FOR_AIRFLOW_TO_STORE)
 
     async def on_kill(self) -> None:
-        """End the application and clear up, unless the task is only followed by another triggerer now."""
+        """End the application and clean up, unless another triggerer has taken over."""
         try:
             if await self._is_deferred():
                 self.log.info("Another triggerer follows the Spark application from now on.")
@@ -81,7 +80,7 @@ class DeltaMergeTrigger(BaseTrigger):
         return end
 
     async def _look(self) -> ApplicationEnd | None:
-        """Pass on what is new; how the application has ended when there is nothing more to pass on."""
+        """Log new lines. Returns how the application ended, once there are no more lines."""
         known = self._application.application
         lines, end = await asyncio.to_thread(self._application.look)
         while lines:
@@ -95,9 +94,9 @@ class DeltaMergeTrigger(BaseTrigger):
         return end
 
     async def _kill(self, why: str) -> ApplicationEnd | None:
-        """End the application and clear up; what is known of it, or None when it could not be ended.
+        """End the application and clean up. Returns what is known of it, or None if it could not be ended.
 
-        The log says so before, if it is there to be ended: Airflow may not wait for it.
+        It logs this first if the application is running: Airflow may not wait for the end.
         """
         if await asyncio.to_thread(self._application.runs):
             self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
@@ -123,11 +122,11 @@ class DeltaMergeTrigger(BaseTrigger):
                 run_id=ti.run_id,
                 map_index=ti.map_index,
             )
-        except Exception:  # a link is no part of the merge
+        except Exception:  # a link must not fail the merge
             self.log.warning("The link to Spark application %s could not be stored.", application.id, exc_info=True)
 
     async def _is_deferred(self) -> bool:
-        """Whether Airflow still has the task as deferred: then nobody wanted its end."""
+        """Whether the task is still deferred in Airflow: then no user wants it to end."""
         ti: Any = self.task_instance
         return ti is not None and TaskInstanceState.DEFERRED in await asyncio.to_thread(_states, ti)
 

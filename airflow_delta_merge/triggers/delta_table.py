@@ -1,4 +1,4 @@
-"""The triggers behind deferred sensors that read a Delta table's log."""
+"""The triggers of deferred sensors that read a Delta table's log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from airflow_delta_merge.history.awaited import RecordedMerge, TableCondition
 
 
 class _TableLogTrigger(BaseTrigger, ABC):
-    """Fires when what is waited for stands in a table's log.
+    """Fires when a table's log meets a condition.
 
-    :param condition: the parameters of what is waited for.
-    :param poke_interval: seconds between two looks.
+    :param condition: the parameters of the condition.
+    :param poke_interval: seconds between two checks.
     """
 
     def __init__(self, *, condition: dict[str, Any], poke_interval: float) -> None:
@@ -32,28 +32,28 @@ class _TableLogTrigger(BaseTrigger, ABC):
 
     @abstractmethod
     def look(self) -> Any:
-        """What is found now; None as long as it isn't there."""
+        """What the log shows now; None while the condition isn't met."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         found = None
         while found is None:
-            # First a pause: the sensor has just looked, and Airflow fails a task whose trigger fires before its
-            # scheduler has taken note that the task was deferred.
+            # Sleep first: the sensor has just checked, and Airflow fails a task whose trigger fires before the
+            # scheduler has recorded that the task was deferred.
             await asyncio.sleep(self.poke_interval)
             try:
-                # Not asyncio.to_thread: what a look asks of Airflow, a connection, must find the triggerer's loop.
+                # Not asyncio.to_thread: connections must be read in the triggerer's event loop.
                 found = await sync_to_async(self.look, thread_sensitive=False)()
-            except Exception as error:  # told by the task, which knows whether to try again
+            except Exception as error:  # the task raises it, and decides whether to retry
                 yield _event(error=str(error), type=type(error).__name__)
                 return
         yield _event(found=found)
 
 
 class DeltaTableTrigger(_TableLogTrigger):
-    """Fires when a Delta table's log tells what is waited for, with the table's version.
+    """Fires when a Delta table's log meets a condition, with the table's version.
 
     :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.TableCondition`.
-    :param poke_interval: seconds between two looks.
+    :param poke_interval: seconds between two checks.
     """
 
     def look(self) -> int | None:
@@ -61,10 +61,10 @@ class DeltaTableTrigger(_TableLogTrigger):
 
 
 class RecordedMergeTrigger(_TableLogTrigger):
-    """Fires when a merge stands in a Delta table's log, with what it recorded there.
+    """Fires when a Delta table's log has a merge, with the merge's record.
 
     :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.RecordedMerge`.
-    :param poke_interval: seconds between two looks.
+    :param poke_interval: seconds between two checks.
     """
 
     def look(self) -> dict[str, Any] | None:
@@ -74,8 +74,8 @@ class RecordedMergeTrigger(_TableLogTrigger):
 def found_by(event: Mapping[str, Any], path: str) -> Any:
     """What a trigger of this module found, from its event.
 
-    :param path: the table that it looked at.
-    :raises AirflowException: of the kind by which the trigger failed.
+    :param path: the table that it checked.
+    :raises AirflowException: if the trigger failed, with the same kind of exception.
     """
     if "found" in event:
         return event["found"]

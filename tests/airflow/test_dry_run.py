@@ -67,10 +67,10 @@ def test_templates_are_rendered_for_the_date_and_params_given(
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("/in/{{ ds }}.csv", r"can't render source, as 'ds' is undefined: call dry_run\(logical_date=…"),
-        ("/in/{{ params.day }}.csv", "can't render source, as .* has no attribute 'day'"),
-        ("/in/{{ ti.xcom_pull('up') }}", "can't render source, as .* has no attribute 'xcom_pull'"),
-        ("/in/{{ data_interval_start }}", "can't render source, as 'data_interval_start' is undefined"),
+        ("/in/{{ ds }}.csv", r"can't render source: 'ds' is undefined. Call dry_run\(logical_date=…"),
+        ("/in/{{ params.day }}.csv", "can't render source: .* has no attribute 'day'"),
+        ("/in/{{ ti.xcom_pull('up') }}", "can't render source: .* has no attribute 'xcom_pull'"),
+        ("/in/{{ data_interval_start }}", "can't render source: 'data_interval_start' is undefined"),
     ],
 )
 def test_what_only_a_run_knows_is_refused_at_once(
@@ -89,7 +89,7 @@ def test_the_output_of_another_task_is_refused_at_once(planned: list[tuple[Delta
 
     with DAG("dry", schedule=None):
         merge = DeltaMergeOperator(task_id="merge", target="/lake/t", source={"path": extract()}, **UPSERT)
-    with pytest.raises(MergeConfigError, match="doesn't know source, as it comes from the task extract"):
+    with pytest.raises(MergeConfigError, match="doesn't know source, because it comes from the task extract"):
         merge.dry_run(logical_date=DAY)
     assert planned == []
 

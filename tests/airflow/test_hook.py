@@ -150,7 +150,7 @@ def test_connection_missing(table: Path) -> None:
 
 
 def test_spark_submit_missing(table: Path) -> None:
-    assert "There is no /no/spark-submit" in str(failure(config(table), spark_binary="/no/spark-submit"))
+    assert "/no/spark-submit was not found" in str(failure(config(table), spark_binary="/no/spark-submit"))
 
 
 def test_without_connection_spark_runs_here() -> None:
@@ -195,7 +195,7 @@ def bounded(**extra: Any) -> str:
 )
 def test_only_allowed_properties(connection: Callable[[str], None], arguments: dict[str, Any], refused: str) -> None:
     connection(bounded(allowed_conf=["spark.sql.*", "spark.driver.memory"]))
-    with pytest.raises(DeltaMergeException, match=rf"set {refused if 'conf' not in arguments else '.*' + refused};"):
+    with pytest.raises(DeltaMergeException, match=rf"set {refused if 'conf' not in arguments else '.*' + refused}\."):
         DeltaMergeHook(**arguments).merge(config("/no/table"))
 
 

@@ -284,7 +284,7 @@ def test_a_date_that_the_run_lacks_is_no_empty_text(name: str) -> None:
     run_after = datetime(2026, 1, 31, 12, tzinfo=UTC)
     no_date: Any = {"dag_run": SimpleNamespace(run_after=run_after, logical_date=None)}
     merge = operator(source=f"/in/{{{{ {name} }}}}.csv", name="merge")
-    with pytest.raises(AirflowFailException, match=r"This run has no logical date.* Write dag_run.run_after, e.g. {{"):
+    with pytest.raises(AirflowFailException, match=r"This run has no logical date.* Use dag_run.run_after, e.g. {{"):
         merge.render_template_fields(no_date)
     merge = operator(source="/in/{{ dag_run.run_after | ds }}-{{ ds | default('x') }}.csv", name="merge")
     merge.render_template_fields(no_date)

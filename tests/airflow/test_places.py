@@ -87,10 +87,10 @@ def test_tables(table: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"target": Asset(uri="s3://bucket/t")}, "is no Delta table's asset: make it by delta_asset"),
-        ({"source": Asset("orders")}, "The asset orders says no place"),
-        ({"source": [delta_asset("/lake/t")]}, "give it alone as source"),
-        ({"target": delta_asset("hdfs://server/t")}, "doesn't say whether a server is part of its address"),
+        ({"target": Asset(uri="s3://bucket/t")}, "is not the asset of a Delta table. Make it with delta_asset"),
+        ({"source": Asset("orders")}, "The asset orders has no location"),
+        ({"source": [delta_asset("/lake/t")]}, "Use it alone as source"),
+        ({"target": delta_asset("hdfs://server/t")}, "not clear whether .* includes a server"),
     ],
     ids=[
         "a target that is no Delta table",

@@ -150,6 +150,30 @@ def test_bad_rows_are_found_in_each_of_several_files(feed: Feed) -> None:
     assert feed.rows("id") == [("1",), ("4",), ("6",)]
 
 
+@pytest.mark.parametrize("bad_rows", ["fail", "skip"])
+def test_csv_files_whose_headers_differ_fail_the_merge(feed: Feed, bad_rows: str) -> None:
+    paths = [feed.file("a.csv", "id,v\n1,a\n"), feed.file("b.csv", "v,id\nb,2\n")]
+
+    def config(**options: Any) -> MergeConfig:
+        source = {"paths": paths, "options": {"header": True, **options}, "bad_rows": bad_rows}
+        return InsertNew(keys=["id"]).to_config(
+            target=feed.target, source=source, create_table={"columns": "id STRING, v STRING"}
+        )
+
+    with pytest.raises(
+        BadRowsError, match=r"headers of the source's CSV files differ, e\.g\. that of file:\S+/[ab]\.csv"
+    ):
+        merge(feed.spark, config())
+    assert not Path(feed.target).exists() or feed.rows() == []
+    merge(feed.spark, config(enforceSchema=True))
+    assert len(feed.rows()) == 2
+
+
+def test_tsv_files_are_separated_by_tabs(feed: Feed) -> None:
+    merge(feed.spark, feed.config(feed.file("a.tsv", "id\tv\n1\ta,b\n"), options={"header": True}))
+    assert feed.rows() == [("1", "a,b")]
+
+
 def test_quotes_within_quotes_are_doubled_as_in_rfc_4180(feed: Feed) -> None:
     merge(feed.spark, feed.config(feed.file("a.csv", 'id,v\n1,"say ""hi"", she said"\n')))
     assert feed.rows() == [("1", 'say "hi", she said')]
@@ -211,7 +235,7 @@ def test_patterns_refuse_rows_without_a_key(feed: Feed, engine: str, has_rows: b
     before = feed.rows()
     source = "VALUES (1, 'b'), (NULL, 'c'), (NULL, 'd') AS s(id, v)"
     config = Upsert(keys=["id"]).to_config(target=feed.target, source=f"SELECT * FROM {source}", engine=engine)
-    with pytest.raises(NullKeysError, match="By id such a row matches nothing"):
+    with pytest.raises(NullKeysError, match="Such a row matches nothing on id"):
         merge(feed.spark, config)
     assert feed.rows() == before
     if engine == "delta_merge":

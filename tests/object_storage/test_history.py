@@ -50,7 +50,7 @@ def test_a_connection_that_leads_to_no_store(path: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("AIRFLOW_CONN_WEB", '{"conn_type": "http", "host": "example.org"}')
     done = run("history", path, "--conn-id", "web")
     assert done.returncode == 1
-    assert "is of type 'http', which leads to no store" in done.stderr
+    assert "has type 'http', which is not for a store" in done.stderr
     assert "Traceback" not in done.stderr
     done = run("history", path, "--conn-id", "nobody")
     assert (done.returncode, "There is no Airflow connection 'nobody'." in done.stderr) == (1, True)

@@ -92,7 +92,7 @@ def folders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         ({"source": {"path": "$IN/secret.txt", "format": "csv", "options": {"fs.file.impl": "x.Y"}}}, OPTION),
         ({"source": {"path": "$IN/secret.txt", "format": "csv", "options": {"path": "$OUT/secret.txt"}}}, OPTION),
         ({"source": {"path": "$IN/x", "format": "avro", "options": {"avroSchemaUrl": "$OUT/secret.txt"}}}, OPTION),
-        ({"source": {"format": "jdbc", "conn_id": "shop", "table": "orders"}}, "format 'jdbc' is none of"),
+        ({"source": {"format": "jdbc", "conn_id": "shop", "table": "orders"}}, "format 'jdbc' may read outside"),
         ({"source": "named_out"}, UNDER_NONE),
         ({"source": "view_out"}, UNDER_NONE),
         ({"source": f"SELECT 1L AS id, value AS v FROM {SECRET}"}, UNDER_NONE),

@@ -97,6 +97,22 @@ def test_quotes_in_csv_are_escaped_by_doubling_them(options: dict[str, str], esc
     assert MergeSource.of({**CSV, "options": options}).reader_options.get("escape") == escape
 
 
+@pytest.mark.parametrize(
+    ("source", "separator"),
+    [
+        ({"path": "/in/a.tsv"}, "\t"),
+        ({"paths": ["/in/a.TSV.gz", "/in/b.tsv"]}, "\t"),
+        ({"paths": ["/in/a.tsv", "/in/b.csv"]}, None),
+        ({"path": "/in/a.tsv", "options": {"Sep": "|"}}, None),
+        ({"path": "/in/a.tsv", "options": {"delimiter": "|"}}, None),
+        (CSV, None),
+    ],
+    ids=readable,
+)
+def test_tsv_files_are_separated_by_tabs(source: dict[str, Any], separator: str | None) -> None:
+    assert MergeSource.of(source).reader_options.get("sep") == separator
+
+
 def test_patterns_refuse_null_keys_unless_they_allow_them() -> None:
     sides: dict[str, Any] = {"target": "a", "source": "b"}
     assert InsertNew(keys=["id"]).to_config(**sides).null_keys == "fail"
@@ -105,7 +121,7 @@ def test_patterns_refuse_null_keys_unless_they_allow_them() -> None:
         pattern_from_dict({"pattern": "upsert", "keys": ["id"], "null_keys": "allow"}).to_config(**sides).null_keys
         == "allow"
     )
-    with pytest.raises(MergeConfigError, match="null_keys is 'no'"):
+    with pytest.raises(MergeConfigError, match="null_keys must be allow or fail, got 'no'"):
         Upsert(keys=["id"], null_keys="no")
 
 

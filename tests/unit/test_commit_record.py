@@ -67,7 +67,7 @@ def test_others_metadata_is_no_record(text: str | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"record_version": 2}, "has version 2, this package reads version 1"),
+        ({"record_version": 2}, "has version 2, but this package reads version 1"),
         ({"config_digest": None}, "lacks its config digest"),
         ({"result": []}, "lacks its config digest or its result"),
         ({"result": {"result_version": 1}}, "not complete"),

@@ -308,7 +308,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
         "could never fail",
     ),
     ("an unknown word for an empty source", lambda: config(guards={"on_empty_source": "ok"}), "merge, skip, fail"),
-    ("a table made of text", lambda: config(create_table="id INT"), "True or a dict, not str"),
+    ("a table made of text", lambda: config(create_table="id INT"), "True or a dict, got str"),
     ("a table of odd keys", lambda: config(create_table={"partition_by": ["a"]}), "unknown keys: partition_by"),
     ("a table without columns", lambda: config(create_table={"columns": " "}), "the columns in create_table"),
     ("a table in two layouts", lambda: config(create_table={"partitioned_by": ["a"], "cluster_by": ["b"]}), "has both"),

@@ -119,9 +119,9 @@ def test_survives_json(who: TaskInstanceIdentity | None) -> None:
         ('{"application_id": "a"}', "lacks some: generation"),
         ('{"application_id": "a", "generation": 1, "version": 2}', "unknown keys or lacks some: version"),
         ('{"application_id": "", "generation": 1}', "1 to 1000 characters"),
-        ('{"application_id": "a", "generation": -1}', "whole number"),
-        ('{"application_id": "a", "generation": 9223372036854775808}', "whole number"),
-        ('{"application_id": "a", "generation": true}', "whole number"),
+        ('{"application_id": "a", "generation": -1}', "must be a whole number"),
+        ('{"application_id": "a", "generation": 9223372036854775808}', "must be a whole number"),
+        ('{"application_id": "a", "generation": true}', "must be a whole number"),
         ('{"application_id": "a", "generation": 1, "task_instance": []}', "JSON object"),
         (
             json.dumps({"application_id": "a", "generation": 1, "task_instance": {"dag_id": "d", "task_id": "t"}}),

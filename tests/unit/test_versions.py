@@ -106,7 +106,7 @@ def test_another_spark_is_refused(tmp_path: Path, version: str, scala: str) -> N
 
 def test_the_s3a_driver_is_for_one_hadoop(tmp_path: Path) -> None:
     home = SparkHome(spark(tmp_path / "spark", "4.1.4", hadoop="3.4.2"))
-    with pytest.raises(DeltaJarsError, match=r"org\.apache\.hadoop:hadoop-aws:3\.4\.2 in packages"):
+    with pytest.raises(DeltaJarsError, match=r"org\.apache\.hadoop:hadoop-aws:3\.4\.2 to packages"):
         S3A.fetched(home)
 
 

@@ -35,5 +35,5 @@ def test_runs_by_hand_and_by_an_asset_have_run_after_and_are_told_so_of_ds(airfl
         by_ds = airflow.task(dag_id, run_id, "by_ds")
         assert (by_ds["state"], by_ds["try_number"]) == ("failed", 1)
         log = airflow.logged(dag_id, run_id)
-        assert "so ds has no value. Write dag_run.run_after, e.g. {{ dag_run.run_after | ds }}" in log
+        assert "so ds has no value. Use dag_run.run_after, e.g. {{ dag_run.run_after | ds }}" in log
     assert tables.count_rows(folder / "dates") == 2
