@@ -17,6 +17,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
@@ -172,8 +173,8 @@ def test_spark_takes_no_python_application_in_cluster_mode(
 def test_an_application_that_is_ended_leaves_no_executor(cluster: Standalone, table: Path, deferred: bool) -> None:
     merging = hook()
     if deferred:
-        kept = merging.start(config(table, ENDLESS))
-        end = kept.end
+        kept = merging.start(JobRequest(merges=config(table, ENDLESS)))
+        end = kept.kill
     else:
         end = merging.on_kill
         thread = threading.Thread(target=lambda: fails(merging, config(table, ENDLESS)))

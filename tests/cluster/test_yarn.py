@@ -22,6 +22,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import submitted_application
@@ -29,7 +30,7 @@ from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFai
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
-from airflow_delta_merge.triggers.delta_merge import YarnMergeTrigger
+from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
@@ -222,13 +223,15 @@ def test_xcom_has_what_a_merge_in_cluster_mode_did(cluster: Yarn, table: Path, m
 
 def started(what: MergeConfig, name: str, identity: MergeIdentity | None = None, **conf: str) -> SubmittedApplication:
     """Start a merge that goes on without this process."""
-    begun = DeltaMergeHook(conn_id="yarn_cluster", name=name, conf=conf).start(what, identity=identity)
+    begun = DeltaMergeHook(conn_id="yarn_cluster", name=name, conf=conf).start(
+        JobRequest(merges=what, identity=identity)
+    )
     assert isinstance(begun, SubmittedApplication)
     return begun
 
 
-def trigger(begun: SubmittedApplication) -> YarnMergeTrigger:
-    return YarnMergeTrigger(**YarnMergeTrigger(**begun.to_dict()).serialize()[1])
+def trigger(begun: SubmittedApplication) -> DeltaMergeTrigger:
+    return DeltaMergeTrigger(**DeltaMergeTrigger(started=begun.to_dict()).serialize()[1])
 
 
 def finished(begun: SubmittedApplication, table: Path, *, exactly_once: bool = False) -> MergeResult:

@@ -186,7 +186,7 @@ def test_record_that_was_cleaned_up(spark: SparkSession, table: Path) -> None:
     result = engine.merge(spark, config(table), identity=me())
     assert result.already_committed
     assert result.version is None
-    assert "no longer in the table's log" in result.executor_reason
+    assert "its record is not in the table's log" in result.executor_reason
     assert total(spark, table) == 2
 
 
@@ -266,7 +266,7 @@ def test_syncs_of_other_partitions_do_not_conflict(spark: SparkSession, table: P
 
 def test_attempts_are_bounded(spark: SparkSession, table: Path, interfere: Any) -> None:
     interfere(lambda: engine.merge(spark, config(table, "3")), times=2)
-    with pytest.raises(MergeConflictError, match=r"attempt 2 of 2: let fewer writers .* max_commit_attempts") as caught:
+    with pytest.raises(MergeConflictError, match=r"attempt 2 of 2\. Run fewer writers .* max_commit_attempts") as caught:
         engine.merge(spark, config(table, "1"), max_commit_attempts=2)
     assert str(caught.value.condition).startswith("DELTA_CONCURRENT_")
     assert total(spark, table) == 2
