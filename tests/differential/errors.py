@@ -26,8 +26,8 @@ DOCUMENT = HERE.parents[1] / "docs" / "errors.md"
 INTRODUCTION = """\
 # Errors
 
-Made by `make errors`. Each condition that a MERGE can raise, by the part of its way that raises it, with a case of
-`tests/differential` in which the built-in and this engine raise it alike; or why there is none.
+`make errors` makes this page. It lists each condition that a MERGE can raise. `case` is the first case in
+`tests/differential` that raises it in the built-in and in this engine, `more` the number of further ones.
 """
 
 
@@ -73,13 +73,21 @@ def document() -> str:
             lines += [_row(name, cases.get(name, [])) for name in section.raised]
             lines.append("")
         if section.unreachable:
-            lines += ["| condition | why no case raises it |", "|---|---|"]
-            lines += [f"| {name} | {reason} |" for name, reason in section.unreachable.items()]
+            lines += ["| without a case | why |", "|---|---|"]
+            lines += [f"| {', '.join(names)} | {reason} |" for reason, names in _by_reason(section.unreachable).items()]
             lines.append("")
     raised = sum(len(section.raised) for section in SECTIONS)
     unreachable = sum(len(section.unreachable) for section in SECTIONS)
     lines.append(f"{raised} conditions with a case, {unreachable} without one.")
     return "\n".join(lines) + "\n"
+
+
+def _by_reason(unreachable: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """The conditions that no case raises, by the reason why."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, reason in unreachable.items():
+        found[reason].append(name)
+    return found
 
 
 def _row(name: str, cases: list[str]) -> str:

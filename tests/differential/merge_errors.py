@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """Conditions that come from one part of a merge's way.
+    """Conditions that one part of a merge raises.
 
     :param title: the part.
     :param sources: Delta's or Spark's sources that raise them.
@@ -27,11 +27,11 @@ class Section:
     unreachable: Mapping[str, str] = field(default_factory=dict)
 
 
-_BY_API = "Spark's parser refuses the SQL first, with a condition of the same words; only Delta's builder gets here"
-_INTERNAL = "guards against a mistake in Delta's own code; no statement leads there"
-_DAMAGED = "the table's files are damaged, and whoever reads it is told so by the same DeltaLog or reader"
-_SETTING = "the session refuses the setting itself, before any merge"
-_BUILDS_ONLY = "raised where a table is made or altered, so no table that a merge meets can be in that state"
+_BY_API = "Spark's parser refuses the SQL first"
+_INTERNAL = "checks Delta's own code; no statement leads there"
+_DAMAGED = "needs a damaged table; every reader of it fails with this"
+_SETTING = "the session refuses the setting before any merge"
+_BUILDS_ONLY = "raised when a table is created or altered, so no merge meets such a table"
 
 SECTIONS = (
     Section(
@@ -88,7 +88,7 @@ SECTIONS = (
             "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION": _BY_API,
             "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION": _BY_API,
             "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": _BY_API,
-            "DELTA_MERGE_UNEXPECTED_ASSIGNMENT_KEY": "the grammar lets nothing but a column's name stand left of =",
+            "DELTA_MERGE_UNEXPECTED_ASSIGNMENT_KEY": "the grammar allows only a column's name left of =",
             "DELTA_UNEXPECTED_ACTION_EXPRESSION": _INTERNAL,
             "DELTA_CANNOT_EVALUATE_EXPRESSION": "clauses are never evaluated as expressions; " + _INTERNAL,
             "DELTA_CANNOT_GENERATE_CODE_FOR_EXPRESSION": "clauses are never compiled as expressions; " + _INTERNAL,
@@ -96,7 +96,8 @@ SECTIONS = (
             "DELTA_NO_NEW_ATTRIBUTE_ID": _INTERNAL,
             "DELTA_NOT_A_DELTA_TABLE": "a MERGE into another format stays Spark's, which raises "
             "UNSUPPORTED_FEATURE.TABLE_OPERATION",
-            "DELTA_ONLY_OPERATION": "as above: a MERGE into another format never becomes Delta's",
+            "DELTA_ONLY_OPERATION": "a MERGE into another format stays Spark's, which raises "
+            "UNSUPPORTED_FEATURE.TABLE_OPERATION",
             "DELTA_MISSING_DELTA_TABLE": "a path without a table raises DELTA_TABLE_NOT_FOUND or PATH_NOT_FOUND first",
             "DELTA_PATH_DOES_NOT_EXIST": "a path without a table raises DELTA_TABLE_NOT_FOUND or PATH_NOT_FOUND first",
             "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG": "needs a session without Delta's extension, in "
@@ -148,8 +149,8 @@ SECTIONS = (
             "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.STRUCT_ALL_VOID_FIELDS",
         ),
         unreachable={
-            "DELTA_MERGE_INCOMPATIBLE_DATATYPE": "the inner cause of DELTA_FAILED_TO_MERGE_FIELDS, which is what both "
-            "engines tell",
+            "DELTA_MERGE_INCOMPATIBLE_DATATYPE": "the inner cause of DELTA_FAILED_TO_MERGE_FIELDS, which both "
+            "engines raise",
             "DELTA_MERGE_INCOMPATIBLE_DECIMAL_TYPE": "a MERGE converts implicitly, so decimals never fail to merge",
             "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME": "raised for a single column of ALTER TABLE; evolution names all",
             "DELTA_USER_DEFINED_TYPE_COLUMN_CONTAINS_NULL_TYPE": "SQL has no user-defined types",
@@ -167,9 +168,9 @@ SECTIONS = (
             "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
         ),
         unreachable={
-            "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY": "needs an executor that is lost again and again",
+            "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY": "needs an executor that is lost repeatedly",
             "DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION": "needs a source cached by another thread between two lines "
-            "of Delta's; ours materialises every source and cannot meet it",
+            "of Delta's code",
             "DELTA_NUM_RECORDS_MISMATCH": _INTERNAL,
             "DELTA_COMMAND_INVARIANT_VIOLATION": _INTERNAL,
             "DELTA_READ_TABLE_WITHOUT_COLUMNS": "a table without columns raises DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
@@ -247,19 +248,18 @@ SECTIONS = (
             "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA",
         ),
         unreachable={
-            "DELTA_OPERATION_NOT_SUPPORTED_FOR_DATATYPES": "of creating tables and of REORG, not of DML",
-            "DELTA_COMMIT_INTERMEDIATE_REDIRECT_STATE": "redirects are features that Delta supports only while "
-            "it tests itself (TableFeature: isTesting)",
-            "DELTA_NO_REDIRECT_RULES_VIOLATED": "as above",
-            "DELTA_TABLE_UNRECOGNIZED_REDIRECT_SPEC": "as above",
+            "DELTA_OPERATION_NOT_SUPPORTED_FOR_DATATYPES": "raised by CREATE TABLE and REORG",
+            "DELTA_COMMIT_INTERMEDIATE_REDIRECT_STATE": "needs a redirect, which Delta supports only in its own tests",
+            "DELTA_NO_REDIRECT_RULES_VIOLATED": "needs a redirect, which Delta supports only in its own tests",
+            "DELTA_TABLE_UNRECOGNIZED_REDIRECT_SPEC": "needs a redirect, which Delta supports only in its own tests",
             "DELTA_UNSUPPORTED_WRITES_WITHOUT_COORDINATOR": "needs a commit coordinator; open-source Delta has none",
             "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED": "needs a catalog that manages commits",
             "DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION": "needs a catalog that manages commits",
             "DELTA_GEOSPATIAL_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 makes no table with a geometry",
-            "DELTA_GEOSPATIAL_SRID_NOT_SUPPORTED": "as above",
-            "DELTA_UNIVERSAL_FORMAT_VIOLATION": "needs Delta's Iceberg jar, which the package doesn't bring",
-            "DELTA_UNIVERSAL_FORMAT_CONVERSION_FAILED": "as above",
-            "DELTA_MISSING_ICEBERG_CLASS": "as above",
+            "DELTA_GEOSPATIAL_SRID_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 makes no table with a geometry",
+            "DELTA_UNIVERSAL_FORMAT_VIOLATION": "needs Delta's Iceberg jar",
+            "DELTA_UNIVERSAL_FORMAT_CONVERSION_FAILED": "needs Delta's Iceberg jar",
+            "DELTA_MISSING_ICEBERG_CLASS": "needs Delta's Iceberg jar",
         },
     ),
     Section(
@@ -278,20 +278,20 @@ SECTIONS = (
         unreachable={
             "DELTA_CONCURRENT_DELETE_DELETE": "a merge removes only files that it read, so that "
             "DELTA_CONCURRENT_DELETE_READ comes first",
-            "DELTA_CONCURRENT_WRITE": "of commits that may not be retried, such as the first of a table",
+            "DELTA_CONCURRENT_WRITE": "raised by commits that may not be retried, such as a table's first",
             "DELTA_DUPLICATE_ACTIONS_FOUND": _INTERNAL,
-            "DELTA_ROW_TRACKING_BACKFILL_RUNNING_CONCURRENTLY_WITH_UNBACKFILL": "of ALTER TABLE's own commits",
+            "DELTA_ROW_TRACKING_BACKFILL_RUNNING_CONCURRENTLY_WITH_UNBACKFILL": "raised by ALTER TABLE",
             "DELTA_ADDING_DELETION_VECTORS_DISALLOWED": _INTERNAL,
             "DELTA_ADDING_DELETION_VECTORS_WITH_TIGHT_BOUNDS_DISALLOWED": _INTERNAL,
             "DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS": _INTERNAL,
             "DELTA_INVALID_PARTITIONING_SCHEMA": _INTERNAL,
             "DELTA_METADATA_ABSENT": _INTERNAL,
             "DELTA_INVALID_COMMITTED_VERSION": "needs a file system that shows an older list after a write",
-            "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION": "of statements that rename or drop columns and write files",
+            "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION": "raised by statements that rename or drop columns",
             "DELTA_UNSUPPORTED_PARTITION_COLUMN_CHANGE": _INTERNAL,
             "DELTA_POST_COMMIT_HOOK_FAILED": "after the commit; the hooks of local tables (checkpoint, checksum, "
             "auto compaction) log their failures",
-            "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL": "of DROP FEATURE's own commit",
+            "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL": "raised by DROP FEATURE",
         },
     ),
     Section(
