@@ -100,7 +100,7 @@ def test_a_commit_without_a_record_fails_as_stale(spark: SparkSession, table: Pa
     session.conf.set("spark.databricks.delta.write.txnAppId", "a")
     session.conf.set(TXN_VERSION, "64")
     session.sql(statement(table, UPSERT)).collect()
-    with pytest.raises(StaleMergeError, match="its result is unknown"):
+    with pytest.raises(StaleMergeError, match="result is unknown"):
         merged(spark, table, generation=64)
     assert versions(table) == 2
 
