@@ -266,7 +266,9 @@ def test_syncs_of_other_partitions_do_not_conflict(spark: SparkSession, table: P
 
 def test_attempts_are_bounded(spark: SparkSession, table: Path, interfere: Any) -> None:
     interfere(lambda: engine.merge(spark, config(table, "3")), times=2)
-    with pytest.raises(MergeConflictError, match=r"attempt 2 of 2\. Run fewer writers .* max_commit_attempts") as caught:
+    with pytest.raises(
+        MergeConflictError, match=r"attempt 2 of 2\. Run fewer writers .* max_commit_attempts"
+    ) as caught:
         engine.merge(spark, config(table, "1"), max_commit_attempts=2)
     assert str(caught.value.condition).startswith("DELTA_CONCURRENT_")
     assert total(spark, table) == 2
