@@ -139,5 +139,5 @@ def test_what_only_our_engine_can_do_is_refused(options: dict[str, object]) -> N
 
 
 def test_another_engine_is_refused() -> None:
-    with pytest.raises(MergeConfigError, match="it can be: delta_merge, builtin"):
+    with pytest.raises(MergeConfigError, match="must be one of delta_merge, builtin"):
         MergeStatement(sql=statement(Path("t"), CLAUSES["delete"]), engine="photon")  # type: ignore[arg-type]
