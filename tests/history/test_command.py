@@ -172,7 +172,7 @@ def test_a_local_history_starts_without_airflow_and_spark(table: Path) -> None:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code, "history", table], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "set()\n")
-    assert time.monotonic() - began < 5  # 0.4 s on an idle machine
+    assert time.monotonic() - began < 60  # it doesn't hang; 0.4 s on an idle machine
 
 
 def test_jars_prints_their_paths() -> None:
