@@ -11,12 +11,26 @@ from airflow_delta_merge.config.merge_statement import MergeStatement
 from airflow_delta_merge.exceptions import MergeConfigError
 
 
-def to_json(merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]) -> str:
-    """A merge as a JSON object, several as an array of objects."""
-    data = (
+def to_data(merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]) -> Any:
+    """A merge as a dict of JSON types, several as a list of dicts."""
+    return (
         merges.to_dict() if isinstance(merges, (MergeConfig, MergeStatement)) else [each.to_dict() for each in merges]
     )
-    return json.dumps(data, ensure_ascii=False, sort_keys=True)
+
+
+def from_data(data: Any) -> MergeConfig | MergeStatement | list[MergeConfig | MergeStatement]:
+    """Restore it from :func:`to_data`.
+
+    :raises MergeConfigError: when the data is not a dict or a list, from another release, or not a merge.
+    """
+    if data == []:
+        raise MergeConfigError("The merge config is an empty JSON array. It needs at least one merge.")
+    return [_merge(each) for each in data] if isinstance(data, list) else _merge(data)
+
+
+def to_json(merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]) -> str:
+    """A merge as a JSON object, several as an array of objects."""
+    return json.dumps(to_data(merges), ensure_ascii=False, sort_keys=True)
 
 
 def from_json(text: str) -> MergeConfig | MergeStatement | list[MergeConfig | MergeStatement]:
@@ -28,9 +42,7 @@ def from_json(text: str) -> MergeConfig | MergeStatement | list[MergeConfig | Me
         data = json.loads(text)
     except ValueError as error:
         raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
-    if data == []:
-        raise MergeConfigError("The merge config is an empty JSON array. It needs at least one merge.")
-    return [_merge(each) for each in data] if isinstance(data, list) else _merge(data)
+    return from_data(data)
 
 
 def statements_to_sql(merges: Sequence[MergeConfig | MergeStatement]) -> str:

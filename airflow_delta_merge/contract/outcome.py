@@ -12,6 +12,8 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
 
+_NEITHER = "The job's result file holds neither a result nor an error."
+
 log = logging.getLogger(__name__)
 
 
@@ -52,6 +54,21 @@ class JobError:
             another_try_helps=getattr(error, "another_try_helps", not isinstance(error, NotImplementedError)),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> JobError:
+        """Restore it from :meth:`to_dict`.
+
+        :raises MergeResultError: when the data is something else.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise MergeResultError(_NEITHER) from error
+
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOutcome:
@@ -75,7 +92,8 @@ class MergeOutcome:
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types without unset fields; :meth:`from_dict` reads it back."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: _to_json(part) for name, part in parts.items() if part is not None}
+        given = {name: part for name, part in parts.items() if part is not None}
+        return {name: part if isinstance(part, str) else part.to_dict() for name, part in given.items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergeOutcome:
@@ -85,13 +103,13 @@ class MergeOutcome:
         """
         result, plan, error = data.get("result"), data.get("plan"), data.get("error")
         if all(part is None for part in (result, plan, error, data.get("skipped"))):
-            raise MergeResultError("The job's result file holds neither a result nor an error.")
+            raise MergeResultError(_NEITHER)
         return cls(
             target=str(data.get("target")),
             result=None if result is None else MergeResult.from_dict(result),
             lineage=_lineage(data.get("lineage")),
             plan=None if plan is None else MergePlan.from_dict(plan),
-            error=None if error is None else JobError(**error),
+            error=None if error is None else JobError.from_dict(error),
             skipped=data.get("skipped"),
         )
 
@@ -128,7 +146,7 @@ class JobOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types; :meth:`from_dict` reads it back."""
-        return {"merges": [merge.to_dict() for merge in self.merges], "error": self.error and asdict(self.error)}
+        return {"merges": [merge.to_dict() for merge in self.merges], "error": self.error and self.error.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Any) -> JobOutcome:
@@ -140,12 +158,12 @@ class JobOutcome:
             merges, error = data["merges"], data["error"]
             outcome = cls(
                 merges=tuple(map(MergeOutcome.from_dict, _objects(merges))),
-                error=None if error is None else JobError(**error),
+                error=None if error is None else JobError.from_dict(error),
             )
         except (KeyError, TypeError) as wrong:
-            raise MergeResultError("The job's result file holds neither a result nor an error.") from wrong
+            raise MergeResultError(_NEITHER) from wrong
         if not outcome.merges and outcome.error is None:
-            raise MergeResultError("The job's result file holds neither a result nor an error.")
+            raise MergeResultError(_NEITHER)
         return outcome
 
 
@@ -161,12 +179,6 @@ def _lineage(data: Any) -> ColumnLineage | None:
     except MergeResultError as error:  # the merge is done: failing now would run it twice
         log.warning("The lineage of the target's columns can't be read: %s", error)
         return None
-
-
-def _to_json(part: Any) -> Any:
-    if isinstance(part, JobError):
-        return asdict(part)
-    return part if isinstance(part, str) else part.to_dict()
 
 
 def _quietly(obj: Any, method: str) -> str | None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
-from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json, to_json
+from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.config.checks import check_keys
+from airflow_delta_merge.config.transport import from_data, to_data
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: One merge, or several that share a Spark application.
 Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
-
-_KEYS = ("merges", "identity", "max_commit_attempts", "lineage", "dry_run", "explain", "allowed_locations")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +47,17 @@ class JobRequest:
         """The same work without an identity."""
         return replace(self, identity=None)
 
-    def to_json(self) -> str:
-        """A JSON object; :meth:`from_json` reads it back."""
-        data = {
-            **{name: getattr(self, name) for name in _KEYS},
-            "merges": json.loads(to_json(self.merges)),
+    def to_dict(self) -> dict[str, Any]:
+        """A dict of JSON types."""
+        return {
+            **{field.name: getattr(self, field.name) for field in fields(self)},
+            "merges": to_data(self.merges),
             "identity": self.identity and self.identity.to_dict(),
         }
-        return json.dumps(data, ensure_ascii=False, sort_keys=True)
+
+    def to_json(self) -> str:
+        """A JSON object; :meth:`from_json` reads it back."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> JobRequest:
@@ -69,12 +71,13 @@ class JobRequest:
             raise MergeConfigError(f"The job's request is not JSON: {error}.") from error
         if not isinstance(data, Mapping):
             raise MergeConfigError(f"The job's request must be a JSON object, got {data!r:.80}.")
-        check_keys(data, "request", required=_KEYS[:1], optional=_KEYS[1:])
+        merges, *others = (field.name for field in fields(cls))
+        check_keys(data, "request", required=(merges,), optional=others)
         identity, locations = data.get("identity"), data.get("allowed_locations")
         return cls(
             **{
                 **data,
-                "merges": from_json(json.dumps(data["merges"])),
+                "merges": from_data(data["merges"]),
                 "identity": None if identity is None else MergeIdentity.from_dict(identity),
                 "allowed_locations": None if locations is None else tuple(locations),
             }

@@ -28,7 +28,7 @@ class KeptRows:
 
     target: str
     identity: MergeIdentity | None
-    # Without an identity attempts of this merge are told from other merges by this.
+    # Without an identity, this distinguishes the attempts of this merge from other merges.
     _token: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)
 
     def keep(self, rows: DataFrame, path: str, what: str) -> None:

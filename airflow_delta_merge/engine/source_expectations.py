@@ -206,22 +206,19 @@ class SourceCheck:
         return counts
 
     def _look_at(self, rule: _Rule, source: MaterializedSource, fails: bool) -> list[str]:
-        """What makes the merge fail; rows that are merged or set aside are only told of."""
+        """What makes the merge fail. Rows that are merged or set aside are only logged."""
         number = int(source.statistics[rule.mark])
-        if not number:
+        is_failure = rule.on_failure == "fail"
+        if not number or (is_failure and not fails):
             return []
         rows = source.frame.drop(source.row_id)
-        if rule.on_failure != "fail":
-            self._tell(rule.name, number, source.num_rows, rule.on_failure)
-            if rule.on_failure == "warn":
-                self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
-            return []
-        if not fails:
-            return []
-        if rule.name == "not_null":
+        if is_failure and rule.name == "not_null":
             return self._nulls(source, rows.drop(*self._marks))
-        self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
-        return [f"{rule.name} is broken by {_number_of(number, 'row')}"]
+        if not is_failure:
+            self._tell(rule.name, number, source.num_rows, rule.on_failure)
+        if rule.on_failure != "set_aside":
+            self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
+        return [f"{rule.name} is broken by {_number_of(number, 'row')}"] if is_failure else []
 
     def _tell(self, name: str, number: int, of: int, on_failure: str) -> None:
         what = _ACTIONS[on_failure]

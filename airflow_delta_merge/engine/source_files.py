@@ -93,7 +93,7 @@ def _headers_are_told() -> Iterator[None]:
     try:
         yield
     except (MergeExecutionError, Py4JJavaError, PySparkException) as error:
-        known = error if isinstance(error, MergeExecutionError) else merge_error(error)
+        known = merge_error(error)
         if "CSV header does not conform to the schema" not in str(known):
             raise
         found = re.search(r"CSV file: (\S+)", str(known))
@@ -124,7 +124,7 @@ def _file_relation(
         try:
             yield SourceRelation(view, num_bad)
         except (MergeExecutionError, PySparkException) as error:
-            known = error if isinstance(error, MergeExecutionError) else merge_error(error)
+            known = merge_error(error)
             if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
                 files.raise_for_bad_rows(error)
             raise
@@ -171,7 +171,7 @@ class _Files:
 
     @property
     def _takes_headers_as_one(self) -> bool:
-        """Whether Spark would take the first file's header for that of all, unless it is told to compare them."""
+        """Whether Spark would apply the first file's header to all files, as no option makes it compare them."""
         given = {name.lower(): value.lower() for name, value in self._config.source.options}
         is_csv = self._format == "csv" and given.get("header") == "true" and "enforceschema" not in given
         return is_csv and len(jdf(self._rows).inputFiles()) > 1

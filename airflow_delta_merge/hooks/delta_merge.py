@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -223,7 +222,7 @@ class DeltaMergeHook(BaseHook):
         if submit.cluster_mode is not None and not submit.killed:
             error = self._fetch(submit, submit.cluster_mode, staging)
             if error is None and not staging.result.exists():
-                error = "Spark left no result; the reason stands in the log of its driver, on the cluster."
+                error = "Spark left no result. Its driver's log on the cluster has the reason."
         return ApplicationEnd(
             outcome=staging.read_outcome(), exit_code=exit_code, reason=submit.output.reason, error=error
         )
@@ -290,7 +289,7 @@ class DeltaMergeHook(BaseHook):
                 self._kept = found
                 return found
             secrets_in = [
-                json.loads(request.to_json()),
+                request.to_dict(),
                 *self.preparation.given_properties(),
                 *map(asdict, self.preparation.databases.values()),
             ]

@@ -115,9 +115,8 @@ class _Merges:
         from airflow_delta_merge import engine
 
         target, request = config.target.to_sql(), self.request
-        allowed_locations = None if request.allowed_locations is None else list(request.allowed_locations)
         if request.dry_run:
-            plan = engine.plan(spark, config, explain=request.explain, allowed_locations=allowed_locations)
+            plan = engine.plan(spark, config, explain=request.explain, allowed_locations=request.allowed_locations)
             return MergeOutcome(target=target, plan=plan)
         lineages: list[ColumnLineage] = []
         result = engine.merge(
@@ -125,7 +124,7 @@ class _Merges:
             config,
             identity=identity,
             max_commit_attempts=request.max_commit_attempts,
-            allowed_locations=allowed_locations,
+            allowed_locations=request.allowed_locations,
             on_lineage=lineages.append if request.lineage else None,
         )
         return MergeOutcome(target=target, result=result, lineage=lineages[0] if lineages else None)

@@ -185,9 +185,9 @@ class KeptApplication(StartedApplication):
         return shown
 
     def look(self) -> tuple[list[str], ApplicationEnd | None]:
-        has_ended = self.ended() is not None  # before its last lines are read
+        runs = self.runs()  # before its last lines are read
         lines = self.follow()
-        return lines, self.ended() if has_ended and not lines else None
+        return lines, None if runs or lines else self.ended()
 
     def ended(self) -> ApplicationEnd | None:
         """How it ended; None while it runs."""

@@ -131,7 +131,7 @@ def _names_in(sql: str, dialect: str) -> list[str]:
 
 
 def _tables_of(sql: str) -> Iterator[tuple[str, str]]:
-    """What a query or a statement reads, as far as it stands there; what a view reads doesn't."""
+    """The tables and files that a query or a statement names, but not what a view behind a name reads."""
     for name in _names_in(sql, "databricks"):
         first, _, path = name.partition(".")
         if first.lower() in FORMATS_WITHOUT_OPTIONS and "/" in path:

@@ -29,8 +29,9 @@ class SparkOptions(BaseOperator):
     :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
         ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
         ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
-    :param conf: Spark properties; they go before the connection's and this package's own. Their names stand in the
-        DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names. (templated)
+    :param conf: Spark properties; they take precedence over the connection's and this package's own. Their names are
+        fixed in the DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names.
+        (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)

@@ -82,13 +82,12 @@ class DeltaMergeTrigger(BaseTrigger):
     async def _look(self) -> ApplicationEnd | None:
         """Log new lines. Returns how the application ended, once there are no more lines."""
         known = self._application.application
-        lines, end = await asyncio.to_thread(self._application.look)
-        while lines:
+        while True:
+            lines, end = await asyncio.to_thread(self._application.look)
             for line in lines:
                 self.log.info("%s", line)
-            if end is not None:
+            if end is not None or not lines:
                 break
-            lines, end = await asyncio.to_thread(self._application.look)
         if self._application.application is not None and self._application.application != known:
             await self._link(self._application.application)
         return end

@@ -86,7 +86,9 @@ def first_line(error: PySparkException) -> str:
 
 
 def merge_error(error: BaseException) -> MergeExecutionError:
-    """Convert an exception of py4j or PySpark to this package's own, for the caller to raise."""
+    """Convert an exception of py4j or PySpark to this package's own, for the caller to raise; its own stay."""
+    if isinstance(error, MergeExecutionError):
+        return error
     origin = java_origin(error)
     if origin is None:
         assert isinstance(error, PySparkException)
