@@ -39,6 +39,8 @@ def connections(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark_connection())
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    # What earlier tests saw of a store must not count: a later one may listen on the same port.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def spark_connection(**extra: object) -> str:
@@ -49,6 +51,11 @@ def spark_connection(**extra: object) -> str:
 def promise_one_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the Spark connection promise that one driver writes to a table at a time."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", spark_connection(s3_single_writer=True))
+
+
+def seen_stores(tmp_path: Path) -> Path:
+    """The folder in which the log store keeps which stores refuse a second writer."""
+    return tmp_path / "cache" / "airflow_delta_merge" / "conditional_writes"
 
 
 @pytest.fixture

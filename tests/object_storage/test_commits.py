@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from tests.airflow.conftest import SPARK
-from tests.object_storage.conftest import promise_one_writer
+from tests.object_storage.conftest import promise_one_writer, seen_stores
 from tests.object_storage.orders import config, rows, table
 from tests.object_storage.s3_server import S3Server
 
@@ -41,9 +45,28 @@ def test_lists_may_be_slow(server: S3Server, orders: str) -> None:
     assert (result.version, rows(orders)) == (2, [(0, "nobody"), (1, "Ada")])
 
 
-def test_a_store_that_cannot_refuse_is_refused(server: S3Server, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_asked_once_a_day_whether_it_refuses(server: S3Server, bucket: str, tmp_path: Path) -> None:
+    def merge(number: int) -> int:
+        """Merge with a driver of its own. Returns how many objects have been written to ask the store so far."""
+        DeltaMergeHook(conf=SPARK).merge(config(bucket, f"SELECT {number} AS id, 'Ada' AS name"))
+        requests = server.log.read_text().splitlines()
+        return sum("PUT" in line and f"/{bucket}/" in line and "conditional_write_" in line for line in requests)
+
+    assert merge(1) == 2, "the second one is refused"
+    (seen,) = seen_stores(tmp_path).iterdir()
+    assert merge(2) == 2
+    yesterday = seen.stat().st_mtime - 24 * 3600
+    os.utime(seen, (yesterday, yesterday))
+    assert merge(3) == 4
+    assert merge(4) == 4
+
+
+def test_a_store_that_cannot_refuse_is_refused(
+    server: S3Server, orders: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     merge = config(orders, "SELECT 1 AS id, 'Ada' AS name")
     before = server.objects(orders).keys()
+    shutil.rmtree(seen_stores(tmp_path))  # the table's first merge saw this store refuse
     with server.failing("deaf"):
         with pytest.raises(DeltaMergeException, match=r"ignores the header If-None-Match\..*s3_single_writer"):
             DeltaMergeHook(conf=SPARK).merge(merge)

@@ -9,8 +9,6 @@ import java.nio.file.AccessDeniedException;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.Arrays;
 import java.util.Iterator;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
@@ -32,8 +30,6 @@ public class S3ConditionalLogStore extends S3SingleDriverLogStore {
         + " in the Spark connection's extra: \"s3_single_writer\": true.";
 
     private static final Logger LOG = LoggerFactory.getLogger(S3ConditionalLogStore.class);
-    /** The stores that were seen to refuse. */
-    private static final Set REFUSE = ConcurrentHashMap.newKeySet();
 
     public S3ConditionalLogStore(Configuration conf) {
         super(conf);
@@ -61,21 +57,21 @@ public class S3ConditionalLogStore extends S3SingleDriverLogStore {
     }
 
     /**
-     * Make sure that the store refuses to write an object that is there; it is asked once for each bucket and endpoint.
+     * Make sure that the store refuses to write an object that is there. It is asked once a day for each bucket and endpoint.
      *
      * @param folder the folder of a table's log.
      * @throws UnsupportedOperationException when it does not, or cannot be asked so.
      */
     public void requireConditionalWrites(Path folder, Configuration conf) throws IOException {
         ConditionalPut put = conditionalPut(folder, conf);
-        if (REFUSE.contains(put.store())) {
+        if (SeenStores.contains(put.store())) {
             return;
         }
         if (!put.isHonoured(folder)) {
             throw new UnsupportedOperationException("The store at " + folder.toUri().getScheme() + "://"
                 + folder.toUri().getAuthority() + " ignores the header If-None-Match." + WHAT_TO_DO);
         }
-        REFUSE.add(put.store());
+        SeenStores.add(put.store());
     }
 
     private void writeOnce(Path path, byte[] content, Configuration conf) throws IOException {
