@@ -26,8 +26,8 @@ from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.launch.keeper import LOCK as KEEPER_LOCK
 from airflow_delta_merge.launch.keeper import is_locked
 
-#: Prefix of the folders' names.
-FOLDER_PREFIX = "airflow_delta_merge_"
+#: How the folders' names begin and end. Abandoned ones are deleted, so nobody else's folder may have such a name.
+FOLDER_PREFIX, FOLDER_SUFFIX = "airflow_delta_merge_", ".staging"
 #: Locked while the process that created the folder and waits for Spark is alive.
 _OWNER_LOCK = "owner.lock"
 #: A younger folder without a lock may still be under construction; an older one was abandoned.
@@ -149,7 +149,7 @@ def remove_abandoned() -> None:
 
 def own_folders() -> Iterator[Path]:
     """This user's merge folders on this machine."""
-    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")):
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*{FOLDER_SUFFIX}")):
         with suppress(OSError):  # removed meanwhile
             if folder.stat().st_uid == os.getuid():
                 yield folder
@@ -165,7 +165,7 @@ def _is_abandoned(folder: Path) -> bool:
 def stage() -> Staging:
     """Create a private folder with the job and the engine. The caller must remove it."""
     remove_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+    folder = Path(tempfile.mkdtemp(FOLDER_SUFFIX, FOLDER_PREFIX))
     try:
         staging = Staging(folder)
         # The job is copied out of the package: a script's folder is the first entry of sys.path, so the package's own

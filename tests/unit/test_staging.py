@@ -96,6 +96,17 @@ def test_a_folder_whose_owner_was_killed_is_removed_by_the_next_merge(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_folders_that_others_made_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    of_a_user = [tmp_path / "airflow_delta_merge_examples", tmp_path / "airflow_delta_merge_release_tv6gem6a"]
+    long_ago = time.time() - 3600
+    for folder in of_a_user:
+        folder.mkdir()
+        os.utime(folder, (long_ago, long_ago))
+    remove_abandoned()
+    assert sorted(tmp_path.iterdir()) == of_a_user
+
+
 def test_files_are_private_and_go_away() -> None:
     with staged() as staging:
         staging.write_properties({"spark.a": "b"})
