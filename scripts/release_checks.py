@@ -251,7 +251,7 @@ def check_airflow_2() -> None:
 @contextmanager
 def _environment(name: str) -> Iterator[Environment]:
     print(name, flush=True)
-    folder = Path(tempfile.mkdtemp(prefix="airflow_delta_merge_release_"))
+    folder = Path(tempfile.mkdtemp(prefix="release_of_airflow_delta_merge_"))
     try:
         yield Environment(folder)
     finally:
