@@ -27,7 +27,6 @@ from airflow_delta_merge.operators.arguments import (
     plain_source,
     to_plain,
     window_template,
-    with_guards,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
@@ -189,7 +188,7 @@ def _check_parts(parts: dict[str, Any]) -> None:
             f"The decorator has {', '.join(_NEEDED)}, or target and pattern, or none of them when the function returns "
             f"a MergeConfig; there is no {', '.join(missing)}."
         )
-    check_arguments(with_guards({**parts, "source": "stand_in"}), None)
+    check_arguments({**parts, "source": "stand_in", "sql": None})
 
 
 def _needed(parts: Mapping[str, Any]) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
+from airflow_delta_merge.config import GUARDED_COUNTS
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
 from airflow_delta_merge.engine.inserts import inserted_rows
@@ -20,11 +20,9 @@ from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, M
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, MergeTransaction
     from airflow_delta_merge.engine.merge_context import MergeContext
-
-#: No bounds on what a merge does.
-NO_GUARDS = MergeGuards()
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -84,7 +82,7 @@ def check_changes(merge: MergeContext, unmatched: Callable[[], DataFrame], touch
 
     files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
     changes = FoundChanges(inserted, files, num_bytes)
-    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.guards, changes)
+    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.options.guards, changes)
 
 
 def check_guards(

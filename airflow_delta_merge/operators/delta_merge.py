@@ -46,7 +46,6 @@ from airflow_delta_merge.operators.arguments import (
     plain_target,
     to_plain,
     window_template,
-    with_guards,
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
@@ -261,19 +260,19 @@ class DeltaMergeOperator(SparkOptions):
 
     def _check_at_parse(self) -> None:
         if self.merges is None:
-            check_arguments(self._config_arguments(), self.sql)
+            check_arguments(self._parts_of_merge())
         else:
-            check_merges(self.merges, {name: getattr(self, name) for name in PARTS_OF_A_MERGE})
+            check_merges(self.merges, self._parts_of_merge())
 
-    def _config_arguments(self) -> dict[str, Any]:
-        return with_guards({name: getattr(self, name) for name in PARTS_OF_A_MERGE if name != "sql"})
+    def _parts_of_merge(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS_OF_A_MERGE}
 
     def _merge_config(self) -> MergeConfig | MergeStatement:
         """The config, once templates and outputs of upstream tasks have their values.
 
         :raises MergeConfigError: when there is no such merge.
         """
-        return build_merge(self._config_arguments(), self.sql)
+        return build_merge(self._parts_of_merge())
 
     def _merge_configs(self) -> list[MergeConfig | MergeStatement]:
         """What is merged in this run, one or several."""
