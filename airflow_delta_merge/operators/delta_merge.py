@@ -34,7 +34,6 @@ from airflow_delta_merge.links.delta_merge import (
     address_while_running,
     commit_address,
     history_page,
-    kept_at_the_end,
 )
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
@@ -51,6 +50,7 @@ from airflow_delta_merge.operators.description import announce, describe, descri
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
+from airflow_delta_merge.operators.task_links import kept_at_the_end
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
