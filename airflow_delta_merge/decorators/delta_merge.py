@@ -112,9 +112,9 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             return self._refuse(
                 returned, "with target, on and clauses in the decorator it is to return the source alone."
             )
-        places = (str, os.PathLike, ObjectStoragePath, Asset)
-        is_source = isinstance(returned, (*places, Mapping, MergeSource)) or (
-            isinstance(returned, (list, tuple)) and all(isinstance(path, places) for path in returned)
+        path_types = (str, os.PathLike, ObjectStoragePath, Asset)
+        is_source = isinstance(returned, (*path_types, Mapping, MergeSource)) or (
+            isinstance(returned, (list, tuple)) and all(isinstance(path, path_types) for path in returned)
         )
         if not is_source:
             return self._refuse(

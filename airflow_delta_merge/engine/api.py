@@ -58,7 +58,7 @@ def merge(
     :param allowed_locations: paths from the root or URIs, under which all files must lie that the merge reads or
         writes; by default they may lie anywhere.
     :param on_lineage: called with where the target's columns come from, once the merge is done; not called when an
-        earlier try had committed, nor when that can't be told.
+        earlier try had committed, nor when it can't be determined.
     :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
     :raises MergeGuardError: when the merge would overstep one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
@@ -216,7 +216,7 @@ def _command(
             allowed.check_merge(resolved)
         metrics.bind(resolved.sql_metrics())
         if on_lineage is not None:
-            _tell_lineage(gateway, resolved, on_lineage)
+            _trace_lineage(gateway, resolved, on_lineage)
     return MergeIntoCommand(
         gateway,
         resolved,
@@ -229,7 +229,7 @@ def _command(
     )
 
 
-def _tell_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
+def _trace_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
     try:
         lineage = trace_columns(trees_of(gateway, merge))
     except Exception:  # it tells about the merge, and is no part of it

@@ -119,7 +119,7 @@ def check_guards(
         counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None
     tripped = [guard for guard in guards.fail_if if _is_true(gateway, guard, counts)]
     if tripped:
-        numbers = ", ".join(f"{name} is {_told(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
+        numbers = ", ".join(f"{name} is {_number_text(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
         raise MergeGuardError(
             f"The merge was stopped before it committed anything, by its guard {' and '.join(tripped)}: {numbers}. If "
             f"that is right for once, raise the bound in fail_if and clear the task.{_left_out(values)}"
@@ -154,7 +154,7 @@ def _one_row(gateway: Gateway, counts: dict[str, float | None]) -> DataFrame:
     return gateway.spark.sql("SELECT 1").select(*values)
 
 
-def _told(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     if value is None:
         return "unknown (the target is empty)"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

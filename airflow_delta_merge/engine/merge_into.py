@@ -49,10 +49,10 @@ _log = logging.getLogger(__name__)
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: Why a source is materialized that Delta would read several times.
-OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
+MATERIALIZATION_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
 #: Why a source is not materialized.
-READ_ONCE = "its rows are read once"
+NO_MATERIALIZATION_REASON = "its rows are read once"
 
 
 @contextmanager
@@ -219,7 +219,7 @@ class MergeIntoCommand:
         self._report.executor = strategy.executor
         if not facts.source_is_read:
             _log.info("The source is not kept: %s", reason)
-            self._report.storage_level, self._report.materialization = "", READ_ONCE
+            self._report.storage_level, self._report.materialization = "", NO_MATERIALIZATION_REASON
             self._report.num_null_keys = self._null_keys.refuse_while_read(self._statement)
 
     @cached_property
@@ -262,7 +262,7 @@ class MergeIntoCommand:
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
-        self._report.materialization = str(reason) if needed else OWN_REASON
+        self._report.materialization = str(reason) if needed else MATERIALIZATION_REASON
         settings = started.settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
@@ -328,7 +328,7 @@ class MergeIntoCommand:
 
     def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
         self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files
-        _log.info("Ready to commit: %s", self._report.told_counts())
+        _log.info("Ready to commit: %s", self._report.changed_rows())
         self._gateway.progress.step = COMMIT
         with self._metrics.phase("commit"):
             self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())

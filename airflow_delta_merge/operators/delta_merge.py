@@ -113,7 +113,7 @@ class DeltaMergeOperator(SparkOptions):
     :param source_alias: the source's name in conditions and values. (templated)
     :param with_schema_evolution: whether columns that only the source has are added to the target.
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
-        by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
+        that order them, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
     :param engine: ``builtin`` to have Delta's own ``MERGE`` find and write the changes, under the same identity and
         guards and with the same result; it knows neither ``update_only_changed`` nor ``expect_source``.
@@ -409,7 +409,7 @@ class DeltaMergeOperator(SparkOptions):
         """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
         if address := commit_address(self.hook.settings.commit_url, result):
             self.link_addresses[CommitLink().xcom_key] = address
-        return self._told(context, 0, target, result)
+        return self._publish(context, 0, target, result)
 
     def post_execute(self, context: Any, result: Any = None) -> None:
         """Give the counts that other tasks ask for most keys of their own in XCom.
@@ -428,11 +428,11 @@ class DeltaMergeOperator(SparkOptions):
         if all(result is None for result in results):
             raise AirflowSkipException("No source of any merge has rows.")
         return [
-            None if result is None else self._told(context, position, target, result)
+            None if result is None else self._publish(context, position, target, result)
             for position, (target, result) in enumerate(zip(targets, results, strict=True))
         ]
 
-    def _told(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
+    def _publish(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
         self.log.info("%s", describe(result))
         self._merged[position] = result
         self._announce(context, target, result)

@@ -77,8 +77,8 @@ def _plain_merge(merge: Any) -> Any:
         merge = merge.to_dict()
     if not isinstance(merge, Mapping):
         return to_plain(merge)
-    places = {"target": plain_target, "source": plain_source}
-    plain = {name: places.get(name, to_plain)(part) for name, part in merge.items()}
+    converters = {"target": plain_target, "source": plain_source}
+    plain = {name: converters.get(name, to_plain)(part) for name, part in merge.items()}
     # A config's dict also has a version, and its guards are nested.
     return {name: part for name, part in plain.items() if name not in ("version", "guards")} | plain.get("guards", {})
 

@@ -165,13 +165,13 @@ class DeltaMergeSensor(TableLogSensor):
         if self.path is not None:
             return self._poke_log(context)
         dag_id = self.external_dag_id or context["ti"].dag_id
-        wanted = self._wanted_runs(context, dag_id)
+        awaited = self._awaited_runs(context, dag_id)
         states = task_states(
-            context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **wanted
+            context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **awaited
         )
         instances = [(run_id, name, state) for run_id, of_run in states.items() for name, state in of_run.items()]
         self._check_not_lost(dag_id, instances)
-        runs_missing = len(states) < max(len(runs) for runs in wanted.values())
+        runs_missing = len(states) < max(len(runs) for runs in awaited.values())
         if runs_missing or any(state != TaskInstanceState.SUCCESS for _, _, state in instances):
             self.log.info("Waiting for %s.%s: %s", dag_id, self.external_task_id, dict(states) or "no such run yet")
             return PokeReturnValue(is_done=False)
@@ -235,8 +235,8 @@ class DeltaMergeSensor(TableLogSensor):
         self.log.warning("%s, so there is no XCom.", lost)
         return None
 
-    def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
-        """The wanted runs, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
+    def _awaited_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
+        """The awaited runs, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
         if self.external_run_id is not None:
             return {"run_ids": [self.external_run_id]}
         if dag_id == context["ti"].dag_id and self.execution_delta is None and self.execution_date_fn is None:

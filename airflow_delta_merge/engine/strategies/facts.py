@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeGuards
 from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
-from airflow_delta_merge.engine.pruning import tells_files_apart
+from airflow_delta_merge.engine.pruning import keys_separate_files
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
@@ -161,7 +161,7 @@ def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
         )
     if not facts.is_source_large:
         return facts
-    return replace(facts, keys_in_any_file=not tells_files_apart(statement, merge.transaction))
+    return replace(facts, keys_in_any_file=not keys_separate_files(statement, merge.transaction))
 
 
 def facts_after(facts: Facts, merge: MergeContext) -> Facts:
