@@ -108,7 +108,7 @@ class SourceCheck:
             try:
                 source.filter(F.expr(each.condition))  # which takes neither aggregates nor what is no boolean
             except PySparkException as error:
-                found.append(f"the condition of {each.name} can't be failure: {first_line(error)}")
+                found.append(f"the condition of {each.name} is invalid: {first_line(error)}")
         if found:
             raise SourceExpectationError(_failure_text(found))
 
