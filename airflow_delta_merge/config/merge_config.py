@@ -39,7 +39,8 @@ class MergeConfig(MergeOptions):
         :meth:`CreateTable.of` reads.
     :param window: the part of the target, by a column's values, that the merge is about, as :class:`MergeWindow` or a
         dict like it: source rows outside are left out, target rows outside stay as they are.
-    :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
+    :param guards: conditions under which the merge fails instead of committing, as
+        :class:`~airflow_delta_merge.config.MergeGuards` or a dict of its parameters.
     :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
         Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
     :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
