@@ -107,7 +107,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "delta_merge": {
-                "description": "How merges into Delta tables are told apart.",
+                "description": "How merges into Delta tables are identified.",
                 "options": {
                     "namespace": {
                         "description": "Stands in front of the application id by which a table knows which merges it "

@@ -50,10 +50,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    history = commands.add_parser("history", help="a table's commits, the newest first, and advice from their numbers")
+    history = commands.add_parser("history", help="show a table's commits, newest first, and advice based on them")
     _add_table(history)
     history.add_argument(
-        "--limit", type=_positive, default=_PAGE, help="at most so many commits (default: %(default)s)"
+        "--limit", type=_positive, default=_PAGE, help="maximum number of commits (default: %(default)s)"
     )
     history.add_argument("--before", type=int, metavar="VERSION", help="only commits before this version")
     add_output_options(history, page=True)
@@ -61,9 +61,9 @@ def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    show = commands.add_parser("show", help="one commit: its merge's whole result, and its files by partition")
+    show = commands.add_parser("show", help="show one commit: its merge's whole result, and its files by partition")
     _add_table(show)
-    show.add_argument("version", type=int, help="the version that the commit made")
+    show.add_argument("version", type=int, help="the commit's version")
     add_output_options(show, page=True)
     show.set_defaults(run=_show)
 
@@ -72,21 +72,21 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", help="the table's folder or URI")
     parser.add_argument(
         "--conn-id",
-        help="for a table in a store: an Airflow connection to it (aws, wasb, adls, google_cloud_platform), or the "
-        "merges' own (delta_merge, spark), which names one",
+        help="for a table in an object store: an Airflow connection to the store (type aws, wasb, adls or "
+        "google_cloud_platform), or one for merges (type delta_merge or spark) that names it",
     )
     parser.add_argument(
-        "--storage-options", metavar="FILE", help="for a table in a store: JSON file of deltalake's storage options"
+        "--storage-options", metavar="FILE", help="for a table in an object store: JSON file of deltalake's options"
     )
 
 
 def _add_merges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for name, text in (
-        ("plan", "count what a merge would do, and commit nothing"),
+        ("plan", "count what a merge would do, without committing"),
         ("run", "run a merge and commit it"),
     ):
         parser = commands.add_parser(name, help=text)
-        parser.add_argument("config", help="file with the merge's config, in JSON or YAML")
+        parser.add_argument("config", help="the merge's config: a JSON or YAML file")
         parser.add_argument(
             "--conn-id", help="the Airflow connection that says where Spark runs (default: on this machine)"
         )
@@ -101,7 +101,7 @@ def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentPars
     add_jars_options(parser)
     parser.set_defaults(run=print_jars)
     parser = commands.add_parser(
-        "class-archive", help="make an archive of classes from which a local Spark starts sooner"
+        "class-archive", help="make an archive of Java classes, with which a local Spark starts faster"
     )
     parser.set_defaults(run=_class_archive)
 
@@ -133,5 +133,5 @@ def _class_archive(options: argparse.Namespace) -> int:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number

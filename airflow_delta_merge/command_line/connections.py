@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
-
+from airflow_delta_merge.connections.fields import existing_connection
 from airflow_delta_merge.connections.spark import CONNECTION_TYPE, ConnectionSettings
 from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.exceptions import StoreConnectionError
@@ -22,10 +21,7 @@ def storage_options_of(conn_id: str) -> dict[str, str]:
 
     :raises DeltaMergeError: when there is no such connection, or it can't be used.
     """
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise StoreConnectionError(f"There is no Airflow connection {conn_id!r}.") from error
+    connection = existing_connection(conn_id, StoreConnectionError, "Create it, or correct --conn-id.")
     if connection.conn_type in (CONNECTION_TYPE, "spark"):
         return ConnectionSettings.of(connection).stores.deltalake_options()
     if connection.conn_type not in _STORES:

@@ -76,7 +76,7 @@ def _of_file(path: str) -> dict[str, str]:
     except OSError as error:
         raise StorageOptionsError(f"The storage options in {path} can't be read: {error.strerror}.") from error
     except ValueError as error:
-        raise StorageOptionsError(f"The storage options in {path} are not JSON.") from error
+        raise StorageOptionsError(f"The storage options in {path} are not valid JSON. Correct the file.") from error
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise StorageOptionsError(f"The storage options in {path} are no JSON object of texts.")
+        raise StorageOptionsError(f"The storage options in {path} must be a JSON object of strings.")
     return found

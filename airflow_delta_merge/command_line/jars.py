@@ -13,10 +13,14 @@ from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A
 
 def add_jars_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of :func:`print_jars`."""
-    parser.add_argument("--s3a", action="append_const", dest="stores", const=S3A, help="those for S3 too")
-    parser.add_argument("--azure", action="append_const", dest="stores", const=ABFS, help="those for Azure too")
-    parser.add_argument("--gcs", action="append_const", dest="stores", const=GCS, help="those for Google too")
-    parser.add_argument("--spark", help="the version of Spark they are for (default: that of this environment's)")
+    parser.add_argument("--s3a", action="append_const", dest="stores", const=S3A, help="also fetch the jars for S3")
+    parser.add_argument(
+        "--azure", action="append_const", dest="stores", const=ABFS, help="also fetch the jars for Azure"
+    )
+    parser.add_argument(
+        "--gcs", action="append_const", dest="stores", const=GCS, help="also fetch the jars for Google Cloud Storage"
+    )
+    parser.add_argument("--spark", help="the version of Spark (default: the installed one)")
 
 
 def print_jars(options: argparse.Namespace) -> int:

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 def add_output_options(parser: argparse.ArgumentParser, *, page: bool) -> None:
     """Add ``--json`` and, where there is a page, ``--output``."""
-    parser.add_argument("--json", action="store_true", help="print JSON, as happens anyway when nobody looks")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON; this is the default if standard output is not a terminal"
+    )
     if page:
         parser.add_argument(
-            "--output", metavar="FILE.html", type=_page, help="write a page with charts, which needs no network"
+            "--output", metavar="FILE.html", type=_page, help="write an HTML page with charts, which needs no network"
         )
 
 
@@ -50,5 +52,5 @@ def write_page(path: Path, html: str) -> None:
 
 def _page(text: str) -> Path:
     if not text.endswith((".html", ".htm")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a page: let it end with .html")
+        raise argparse.ArgumentTypeError(f"must end with .html, got {text!r}")
     return Path(text)

@@ -49,7 +49,7 @@ class MergeGuards:
         object.__setattr__(self, "fail_if", _conditions(self.fail_if))
         if self.on_empty_source not in _ON_EMPTY_SOURCE:
             raise MergeConfigError(
-                f"on_empty_source is {self.on_empty_source!r}; it can be: {', '.join(_ON_EMPTY_SOURCE)}."
+                f"on_empty_source must be one of {', '.join(_ON_EMPTY_SOURCE)}, got {self.on_empty_source!r}."
             )
         if self.expect_source is not None:
             object.__setattr__(self, "expect_source", SourceExpectations.of(self.expect_source))
@@ -61,7 +61,7 @@ class MergeGuards:
             return value
         if not isinstance(value, Mapping):
             raise MergeConfigError(
-                f"guards is a dict of fail_if, on_empty_source and expect_source, not {type(value).__name__}."
+                f"guards must be a dict of fail_if, on_empty_source and expect_source, got {value!r:.80}."
             )
         check_keys(value, "guards", optional=("fail_if", "on_empty_source", "expect_source"))
         return cls(**value)
@@ -81,18 +81,18 @@ def _conditions(fail_if: Any) -> tuple[str, ...]:
         fail_if = (fail_if,)
     if not isinstance(fail_if, Iterable):
         raise MergeConfigError(
-            f'fail_if is a dict like {{"deleted_fraction": 0.2}} or a list of SQL conditions, not {fail_if!r}.'
+            f'fail_if must be a dict like {{"deleted_fraction": 0.2}} or a list of SQL conditions, got {fail_if!r}.'
         )
     return tuple(require_text(condition, "a condition in fail_if") for condition in fail_if)
 
 
 def _bound(name: Any, value: Any) -> str:
     if name not in GUARDED_COUNTS:
-        raise MergeConfigError(f"fail_if names {name!r}, which is none of: {', '.join(GUARDED_COUNTS)}.")
+        raise MergeConfigError(f"fail_if has the unknown count {name!r}. Known are: {', '.join(GUARDED_COUNTS)}.")
     try:
         number = float(value)  # also of a template's text
     except (TypeError, ValueError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number < math.inf:
-        raise MergeConfigError(f"fail_if allows {name} up to {value!r}, which is no number of 0 or more.")
+        raise MergeConfigError(f"fail_if[{name!r}] must be a number ≥ 0, got {value!r}.")
     return f"{name} > {int(number) if number.is_integer() else number}"

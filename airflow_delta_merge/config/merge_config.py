@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_null_keys, check_version, require_text
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
-from airflow_delta_merge.config.guards import MergeGuards
 from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.config.merge_window import MergeWindow
+from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -20,7 +20,7 @@ from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, q
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeConfig:
+class MergeConfig(MergeOptions):
     """One merge, whole: ``MERGE INTO target USING source ON on clauses…``.
 
     :param target: the table, as :class:`MergeTarget` or what :meth:`MergeTarget.of` reads.
@@ -39,7 +39,8 @@ class MergeConfig:
         :meth:`CreateTable.of` reads.
     :param window: the part of the target, by a column's values, that the merge is about, as :class:`MergeWindow` or a
         dict like it: source rows outside are left out, target rows outside stay as they are.
-    :param guards: when the merge shall rather fail than be committed, as :class:`MergeGuards` or a dict like it.
+    :param guards: conditions under which the merge fails instead of committing, as
+        :class:`~airflow_delta_merge.config.MergeGuards` or a dict of its parameters.
     :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
         Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
     :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
@@ -56,21 +57,16 @@ class MergeConfig:
     source_alias: str = "source"
     with_schema_evolution: bool = False
     source_dedupe: SourceDedupe | None = None
-    update_only_changed: bool = False
     create_table: CreateTable | None = None
     window: MergeWindow | None = None
-    guards: MergeGuards = field(default_factory=MergeGuards)
-    engine: MergeEngine = MergeEngine.DELTA_MERGE
     null_keys: str = "allow"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "target", MergeTarget.of(self.target))
         object.__setattr__(self, "source", MergeSource.of(self.source))
         object.__setattr__(self, "on", _check_on(self.on, self.null_safe))
         object.__setattr__(self, "clauses", _check_clauses(self.clauses))
-        object.__setattr__(self, "guards", MergeGuards.of(self.guards))
-        object.__setattr__(self, "engine", MergeEngine.of(self.engine))
-        self.engine.check_options(update_only_changed=self.update_only_changed, guards=self.guards)
         self._check_options()
         for alias in (self.target_alias, self.source_alias):
             require_text(alias, "an alias")
@@ -178,12 +174,10 @@ class MergeConfig:
             "source_alias": self.source_alias,
             "with_schema_evolution": self.with_schema_evolution,
             "source_dedupe": None if self.source_dedupe is None else self.source_dedupe.to_dict(),
-            "update_only_changed": self.update_only_changed,
             "create_table": None if self.create_table is None else self.create_table.to_dict(),
             "window": None if self.window is None else self.window.to_dict(),
-            "guards": self.guards.to_dict(),
-            "engine": str(self.engine),
             "null_keys": self.null_keys,
+            **super().to_dict(),
         }
 
     @classmethod

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
-from airflow_delta_merge.config.guards import MergeGuards
-from airflow_delta_merge.config.merge_engine import MergeEngine
+from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.config.relations import MergeTarget
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart
@@ -23,7 +22,7 @@ _NAME_OR_NOISE = re.compile(r"""(`(?:[^`]|``)*`)|--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeStatement:
+class MergeStatement(MergeOptions):
     """An existing ``MERGE INTO`` statement.
 
     :param sql: the statement, in the dialect of Spark and Delta.
@@ -34,17 +33,12 @@ class MergeStatement:
     """
 
     sql: str
-    update_only_changed: bool = False
-    guards: MergeGuards = field(default_factory=MergeGuards)
-    engine: MergeEngine = MergeEngine.DELTA_MERGE
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_text(self.sql, "sql")
         # Allow a semicolon at the end.
         object.__setattr__(self, "sql", re.sub(r"\s*;?\s*$", "", self.sql))
-        object.__setattr__(self, "guards", MergeGuards.of(self.guards))
-        object.__setattr__(self, "engine", MergeEngine.of(self.engine))
-        self.engine.check_options(update_only_changed=self.update_only_changed, guards=self.guards)
         _ = self.target
 
     @property
@@ -64,13 +58,7 @@ class MergeStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types; :meth:`from_dict` reads it back."""
-        return {
-            "version": CONFIG_VERSION,
-            "sql": self.sql,
-            "update_only_changed": self.update_only_changed,
-            "guards": self.guards.to_dict(),
-            "engine": str(self.engine),
-        }
+        return {"version": CONFIG_VERSION, "sql": self.sql, **super().to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergeStatement:

@@ -27,7 +27,7 @@ class MergeTarget:
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.path is None):
-            raise MergeConfigError("A merge target is either a table name or a path; give exactly one.")
+            raise MergeConfigError("A target needs either a table name or a path. Set exactly one of the two.")
         if self.table is not None:
             parse_multipart(require_text(self.table, "the target's table name"))
         else:
@@ -117,7 +117,9 @@ class MergeSource:
         object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
         given = [self.query is not None, self.table is not None, bool(self.paths), self.jdbc is not None]
         if sum(given) != 1:
-            raise MergeConfigError("A merge source is either a query, a table or paths; give exactly one.")
+            raise MergeConfigError(
+                "A source needs exactly one of a query, a table, paths and a JDBC source. Set one of them."
+            )
         self._check_parts()
         if self.paths and self.format is None:
             object.__setattr__(self, "format", _guess_format(self.paths[0]))
@@ -136,7 +138,9 @@ class MergeSource:
         for path in self.paths:
             require_text(path, "a path of the source")
         if not self.paths and (self.options or (self.format is not None and self.jdbc is None)):
-            raise MergeConfigError("A source's format and options go with a path, not with a query or a table.")
+            raise MergeConfigError(
+                "A source's format and options are only available with paths. Remove them, or set paths."
+            )
         if self.paths and str(self.format).lower() == JDBC:
             raise MergeConfigError(_NO_PATH)
 
@@ -190,7 +194,7 @@ class MergeSource:
             return cls(paths=(text,)) if _is_path(text) else cls(table=text)
         if isinstance(value, Sequence):
             return cls.of_path(value)
-        raise MergeConfigError(f"A merge source is a string, a list of paths or a dict, not {type(value).__name__}.")
+        raise MergeConfigError(f"A source must be a string, a list of paths or a dict, got {value!r:.80}.")
 
     @classmethod
     def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:
@@ -201,7 +205,7 @@ class MergeSource:
             return cls(jdbc=JdbcSource.of(parts), select=value.get("select"))
         check_keys(value, "source", optional=_PARTS_OF_A_SOURCE)
         if "path" in value and "paths" in value:
-            raise MergeConfigError("A merge source has either path or paths, not both.")
+            raise MergeConfigError("A source has both path and paths. Remove one of the two.")
         paths = value.get("paths") or ((value["path"],) if value.get("path") is not None else ())
         return cls(
             query=value.get("query"),

@@ -8,7 +8,20 @@ from typing import Any, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, mask_secret
 
-from airflow_delta_merge.exceptions import StoreAccessError
+from airflow_delta_merge.exceptions import DeltaMergeError, StoreAccessError
+
+
+def existing_connection(conn_id: str, error: type[DeltaMergeError], advice: str) -> Connection:
+    """Get a connection.
+
+    :param error: the error to raise when there is none. Not an AirflowException: Airflow's Spark hook would then fall
+        back to YARN.
+    :param advice: what to do then, as a sentence.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as missing:
+        raise error(f"There is no Airflow connection {conn_id!r}. {advice}") from missing
 
 
 @dataclass(frozen=True)
@@ -30,12 +43,7 @@ class ConnectionFields:
         :param types: the allowed connection types.
         :raises StoreAccessError: when there is no such connection, or it has another type.
         """
-        try:
-            connection = BaseHook.get_connection(conn_id)
-        except AirflowNotFoundException as error:
-            raise StoreAccessError(
-                f"There is no Airflow connection {conn_id!r}, which {parameter} names. Create it or fix {parameter}."
-            ) from error
+        connection = existing_connection(conn_id, StoreAccessError, f"Create it, or correct {parameter}.")
         if connection.conn_type not in types:
             raise StoreAccessError(
                 f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "

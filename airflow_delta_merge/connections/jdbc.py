@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
+from airflow.providers.common.compat.sdk import Connection
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.config.jdbc_access import JdbcAccess
+from airflow_delta_merge.connections.fields import existing_connection
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import JdbcConnectionError
 
@@ -92,12 +93,7 @@ def access_of(conn_id: str) -> JdbcAccess:
 
     :raises JdbcConnectionError: as :func:`databases_of`.
     """
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise JdbcConnectionError(
-            f"There is no Airflow connection {conn_id!r}, which the source names: create it, or correct conn_id."
-        ) from error
+    connection = existing_connection(conn_id, JdbcConnectionError, "Create it, or correct the source's conn_id.")
     url, kind = _url_and_kind(connection)
     extra = connection.extra_dejson
     same = {name: extra[name] for name in (kind.same_extras if kind else ()) if extra.get(name)}

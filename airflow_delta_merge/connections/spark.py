@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
+from airflow.providers.common.compat.sdk import Connection
 
 from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.connections.fields import existing_connection
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.exceptions import SparkConnectionError
@@ -38,14 +39,12 @@ def find_connection(conn_id: str) -> Connection:
     :raises SparkConnectionError: when any other connection is missing.
     """
     try:
-        return BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
+        return existing_connection(
+            conn_id, SparkConnectionError, "Create it, or remove conn_id to run Spark on this machine."
+        )
+    except SparkConnectionError:
         if conn_id != DEFAULT_CONNECTION:
-            # Not an AirflowException: Airflow's Spark hook would then fall back to YARN.
-            raise SparkConnectionError(
-                f"There is no Airflow connection {conn_id!r}. Create it, or remove conn_id to run Spark on this "
-                "machine."
-            ) from error
+            raise
         return Connection(conn_id=conn_id, conn_type="spark", host=LOCAL_MASTER)
 
 

@@ -27,7 +27,6 @@ from airflow_delta_merge.operators.arguments import (
     plain_source,
     to_plain,
     window_template,
-    with_guards,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
@@ -98,31 +97,32 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
     def dry_run(self, **_: Any) -> None:
         """Refuse: only the function knows what to merge, and calling it may have side effects."""
         raise NotImplementedError(
-            f"{_name(self.python_callable)} is not called for a dry run: call it yourself, and give what it returns to "
-            "a DeltaMergeOperator as source, or as a whole merge to DeltaMergeHook.plan."
+            f"{_name(self.python_callable)} is not called for a dry run, because it may have side effects. Call it "
+            "yourself, and pass its result to a DeltaMergeOperator as source or, if it is a whole merge, to "
+            "DeltaMergeHook.plan."
         )
 
     def _whole_merge(self, returned: Any) -> MergeConfig | MergeStatement:
         if isinstance(returned, (MergeConfig, MergeStatement)):
             return returned
         needed = ", ".join(_NEEDED)
-        return self._refuse(returned, f"without {needed} in the decorator it is to return a MergeConfig.")
+        return self._refuse(returned, f"without {needed} in the decorator it must return a MergeConfig.")
 
     def _source(self, returned: Any) -> Any:
         if isinstance(returned, (MergeConfig, MergeStatement)):
             return self._refuse(
-                returned, "with target, on and clauses in the decorator it is to return the source alone."
+                returned, "with target, on and clauses in the decorator it must return only the source."
             )
-        places = (str, os.PathLike, ObjectStoragePath, Asset)
-        is_source = isinstance(returned, (*places, Mapping, MergeSource)) or (
-            isinstance(returned, (list, tuple)) and all(isinstance(path, places) for path in returned)
+        path_types = (str, os.PathLike, ObjectStoragePath, Asset)
+        is_source = isinstance(returned, (*path_types, Mapping, MergeSource)) or (
+            isinstance(returned, (list, tuple)) and all(isinstance(path, path_types) for path in returned)
         )
         if not is_source:
             return self._refuse(
-                returned, "it is to return the source: a query, a table's name, a path, a list of paths or a dict."
+                returned, "it must return the source: a query, a table's name, a path, a list of paths or a dict."
             )
         if not returned:
-            return self._refuse(returned, "there is nothing to merge in an empty one.")
+            return self._refuse(returned, "an empty one has no source to merge.")
         return plain_source(returned)
 
     def _refuse(self, returned: Any, rule: str) -> NoReturn:
@@ -166,10 +166,12 @@ def delta_merge_task(
 
 def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     if iscoroutinefunction(function):
-        raise MergeConfigError(f"{_name(function)} is async, which @task.delta_merge does not await: use a plain def.")
+        raise MergeConfigError(
+            f"{_name(function)} is async, which @task.delta_merge does not support. Use a plain def."
+        )
     if given := [name for name in _OF_THE_FUNCTION if arguments.get(name) is not None]:
         raise MergeConfigError(
-            f"{_name(function)} returns what is merged: leave {', '.join(given)} out of the decorator."
+            f"{_name(function)} returns what to merge. Remove {', '.join(given)} from the decorator."
         )
 
 
@@ -181,15 +183,15 @@ def _check_parts(parts: dict[str, Any]) -> None:
     if all(parts[name] is None for name in _SAYING_WHAT):
         if given := [name for name, nothing in _PARTS.items() if parts[name] != nothing]:
             raise MergeConfigError(
-                f"Without {', '.join(_NEEDED)} the function returns the whole merge: leave out {', '.join(given)} too."
+                f"Without {', '.join(_NEEDED)} the function returns the whole merge. Remove {', '.join(given)}, too."
             )
         return
     if missing := [name for name in _needed(parts) if parts[name] is None]:
         raise MergeConfigError(
-            f"The decorator has {', '.join(_NEEDED)}, or target and pattern, or none of them when the function returns "
-            f"a MergeConfig; there is no {', '.join(missing)}."
+            f"The decorator lacks {', '.join(missing)}. Set {', '.join(_NEEDED)}, or target and pattern, or none of "
+            "them if the function returns a MergeConfig."
         )
-    check_arguments(with_guards({**parts, "source": "stand_in"}), None)
+    check_arguments({**parts, "source": "stand_in", "sql": None})
 
 
 def _needed(parts: Mapping[str, Any]) -> Sequence[str]:

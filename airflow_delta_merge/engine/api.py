@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeGuards, MergeStatement, to_json
+from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeStatement, to_json
+from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
@@ -25,11 +26,9 @@ from airflow_delta_merge.engine.delta_jvm import (
 )
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
-from airflow_delta_merge.engine.guards import NO_GUARDS
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +58,7 @@ def merge(
     :param allowed_locations: paths from the root or URIs, under which all files must lie that the merge reads or
         writes; by default they may lie anywhere.
     :param on_lineage: called with where the target's columns come from, once the merge is done; not called when an
-        earlier try had committed, nor when that can't be told.
+        earlier try had committed, nor when it can't be determined.
     :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
     :raises MergeGuardError: when the merge would overstep one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
@@ -108,14 +107,11 @@ def _merge(
             return _command(
                 gateway,
                 statements.sql(),
+                config,
                 once=once,
                 attempt=number,
                 num_bad_rows=statements.num_bad_rows,
-                null_keys=_null_keys(config),
                 kept_rows=kept_rows,
-                update_only_changed=config.update_only_changed,
-                guards=config.guards,
-                engine=config.engine,
                 allowed=allowed,
                 on_lineage=None if lineages is None else lineages.append,
             ).run_merge()
@@ -164,7 +160,7 @@ def merge_sql(
         once = None if identity is None else ExactlyOnce(identity, digest(statement))
         return until_committed(
             gateway,
-            lambda attempt: _command(gateway, statement, once=once, attempt=attempt).run_merge(),
+            lambda attempt: _command(gateway, statement, MergeOptions(), once=once, attempt=attempt).run_merge(),
             max_commit_attempts,
         )
 
@@ -195,34 +191,19 @@ def plan(
         require_tried(gateway.versions)
         allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
         with statements_of(gateway, config, create=False, allowed=allowed) as statements:
-            command = _command(
-                gateway,
-                statements.sql(),
-                num_bad_rows=statements.num_bad_rows,
-                null_keys=_null_keys(config),
-                update_only_changed=config.update_only_changed,
-                guards=config.guards,
-                allowed=allowed,
-            )
+            command = _command(gateway, statements.sql(), config, num_bad_rows=statements.num_bad_rows, allowed=allowed)
             return command.plan_merge(explain=explain)
-
-
-def _null_keys(config: MergeConfig | MergeStatement) -> NullKeys:
-    return NO_KEYS if isinstance(config, MergeStatement) else NullKeys.of(config)
 
 
 def _command(
     gateway: Gateway,
     statement: str,
+    options: MergeOptions,
     *,
     once: ExactlyOnce | None = None,
     attempt: int = 1,
     num_bad_rows: int = 0,
-    null_keys: NullKeys = NO_KEYS,
     kept_rows: KeptRows | None = None,
-    update_only_changed: bool = False,
-    guards: MergeGuards = NO_GUARDS,
-    engine: MergeEngine = MergeEngine.DELTA_MERGE,
     allowed: AllowedLocations | None = None,
     on_lineage: Callable[[ColumnLineage], None] | None = None,
 ) -> MergeIntoCommand:
@@ -235,23 +216,20 @@ def _command(
             allowed.check_merge(resolved)
         metrics.bind(resolved.sql_metrics())
         if on_lineage is not None:
-            _tell_lineage(gateway, resolved, on_lineage)
+            _trace_lineage(gateway, resolved, on_lineage)
     return MergeIntoCommand(
         gateway,
         resolved,
         metrics,
-        update_only_changed=update_only_changed,
-        guards=guards,
-        engine=engine,
+        options,
         once=once,
         attempt=attempt,
         num_bad_rows=num_bad_rows,
-        null_keys=null_keys,
         kept_rows=kept_rows,
     )
 
 
-def _tell_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
+def _trace_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
     try:
         lineage = trace_columns(trees_of(gateway, merge))
     except Exception:  # it tells about the merge, and is no part of it

@@ -221,7 +221,7 @@ class _Tracer:
     def _united(self, outputs: list[list[int]]) -> list[int]:
         """The columns of a union have the ids of its first child's."""
         for columns in zip(*outputs, strict=True):
-            self._values[columns[0]] = _together(self._values.get(column) for column in columns)
+            self._values[columns[0]] = _union(self._values.get(column) for column in columns)
         return outputs[0]
 
     # Expressions
@@ -231,10 +231,10 @@ class _Tracer:
         if node.kind == "AttributeReference":
             return self._values.get(node.id)
         if node.kind == "OuterReference":
-            return _together(self.expression(inner) for inner in node.inner("e"))
+            return _union(self.expression(inner) for inner in node.inner("e"))
         if "plan" in node.fields:
             return self._subquery(node)
-        inputs = _together(self._parts(node))
+        inputs = _union(self._parts(node))
         if inputs is None or node.kind in (*_SAME_VALUE, "If", "CaseWhen") or _casts_nothing(node):
             return inputs
         if node.kind == "WindowSpecDefinition":
@@ -257,15 +257,15 @@ class _Tracer:
     def _subquery(self, node: _Node) -> _Inputs | None:
         (plan,) = node.inner("plan")
         traced = self.plan(plan)
-        value = _together(self._values.get(column) for column in traced.output)
-        outer = _together(map(self.expression, node.children))
-        return _together([value, outer, traced.rows])
+        value = _union(self._values.get(column) for column in traced.output)
+        outer = _union(map(self.expression, node.children))
+        return _union([value, outer, traced.rows])
 
 
-def _together(several: Iterable[_Inputs | None]) -> _Inputs | None:
+def _union(parts: Iterable[_Inputs | None]) -> _Inputs | None:
     """The union of all inputs, or None if one is unknown."""
     found = _NOTHING
-    for inputs in several:
+    for inputs in parts:
         if inputs is None:
             return None
         found |= inputs

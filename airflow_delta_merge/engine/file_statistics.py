@@ -19,7 +19,7 @@ from airflow_delta_merge.engine.trusted_bounds import INTEGER_BITS, OpenRange, R
 _BOUNDS = ("minValues", "maxValues")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EPOCH = datetime.date(1970, 1, 1)
+_EPOCH_DAY = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _days(date: str) -> int | None:
     if not _DATE.fullmatch(date):
         return None
     try:
-        return (datetime.date.fromisoformat(date) - _EPOCH).days
+        return (datetime.date.fromisoformat(date) - _EPOCH_DAY).days
     except ValueError:
         return None
 

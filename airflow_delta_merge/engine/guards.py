@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
+from airflow_delta_merge.config import GUARDED_COUNTS
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
 from airflow_delta_merge.engine.inserts import inserted_rows
@@ -20,11 +20,9 @@ from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, M
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, MergeTransaction
     from airflow_delta_merge.engine.merge_context import MergeContext
-
-#: No bounds on what a merge does.
-NO_GUARDS = MergeGuards()
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -42,11 +40,14 @@ def require_guards(gateway: Gateway, guards: MergeGuards) -> None:
             kind = _one_row(gateway, dict.fromkeys(GUARDED_COUNTS, 1)).select(F.expr(condition)).schema[0].dataType
         except PySparkException as error:
             raise MergeConfigError(
-                f"The guard {condition!r} in fail_if is no condition over {', '.join(GUARDED_COUNTS)}: "
-                f"{first_line(error)}"
+                f"The guard {condition!r} in fail_if is not a valid condition. Use the counts "
+                f"{', '.join(GUARDED_COUNTS)}. Spark says: {first_line(error)}"
             ) from error
         if kind.simpleString() != "boolean":
-            raise MergeConfigError(f"The guard {condition!r} in fail_if is {kind.simpleString()}, not true or false.")
+            raise MergeConfigError(
+                f"The guard {condition!r} in fail_if must be a boolean, but its type is {kind.simpleString()}. Compare "
+                "one of the counts with a number."
+            )
 
 
 def check_source(guards: MergeGuards, num_rows: int) -> None:
@@ -55,7 +56,9 @@ def check_source(guards: MergeGuards, num_rows: int) -> None:
     :raises EmptySourceError: when it has none and shall have some.
     """
     if num_rows == 0 and guards.on_empty_source != "merge":
-        raise EmptySourceError("The source has no rows, so nothing was merged (on_empty_source says so).")
+        raise EmptySourceError(
+            f'The source has no rows, so nothing was merged (on_empty_source="{guards.on_empty_source}").'
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def check_changes(merge: MergeContext, unmatched: Callable[[], DataFrame], touch
 
     files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
     changes = FoundChanges(inserted, files, num_bytes)
-    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.guards, changes)
+    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.options.guards, changes)
 
 
 def check_guards(
@@ -121,10 +124,10 @@ def check_guards(
         counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None
     tripped = [guard for guard in guards.fail_if if _is_true(gateway, guard, counts)]
     if tripped:
-        numbers = ", ".join(f"{name} is {_told(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
+        numbers = ", ".join(f"{name} is {_number_text(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
         raise MergeGuardError(
-            f"The merge was stopped before it committed anything, by its guard {' and '.join(tripped)}: {numbers}. If "
-            f"that is right for once, raise the bound in fail_if and clear the task.{_left_out(values)}"
+            f"The merge was stopped before the commit by its guard {' and '.join(tripped)}: {numbers}. If they are "
+            f"right, raise the limit in fail_if and clear the task.{_left_out(values)}"
         )
 
 
@@ -134,8 +137,8 @@ def _left_out(values: Mapping[str, int]) -> str:
     if searched == files:
         return ""
     return (
-        f" {searched} of {files} files were searched, by their statistics; if the counts look wrong, compare them with "
-        f"those of a merge with the table property {PRUNE_BY_SOURCE}=false."
+        f" Statistics excluded {files - searched} of {files} files from the search. If the counts look wrong, set the "
+        f"table property {PRUNE_BY_SOURCE}=false and compare."
     )
 
 
@@ -144,7 +147,7 @@ def _is_true(gateway: Gateway, condition: str, counts: dict[str, float | None]) 
         return bool(_one_row(gateway, counts).select(F.expr(condition)).collect()[0][0])
     except PySparkException as error:
         raise MergeGuardError(
-            f"The guard {condition!r} in fail_if cannot be told, so nothing was merged: {first_line(error)}"
+            f"The guard {condition!r} in fail_if could not be evaluated, so nothing was merged: {first_line(error)}"
         ) from error
 
 
@@ -156,7 +159,7 @@ def _one_row(gateway: Gateway, counts: dict[str, float | None]) -> DataFrame:
     return gateway.spark.sql("SELECT 1").select(*values)
 
 
-def _told(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     if value is None:
         return "unknown (the target is empty)"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -46,8 +46,8 @@ def jdbc_rows(gateway: Gateway, source: JdbcSource) -> Iterator[DataFrame]:
     try:
         yield _rows(gateway, source, access)
     except (MergeExecutionError, PySparkException, Py4JJavaError) as error:
-        if (told := _error(error, source, access)) is not None:
-            raise told from None  # what Spark and the driver say may hold secrets
+        if (safe_error := _error(error, source, access)) is not None:
+            raise safe_error from None  # what Spark and the driver say may hold secrets
         raise
 
 

@@ -100,7 +100,7 @@ def positions_in(
 def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
     """Number of the clause that takes a target row (joined with its source row), 0 when none does."""
     number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
-    if not merge.update_only_changed:
+    if not merge.options.update_only_changed:
         return number
     statement = merge.statement
     return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import recorded_operation
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.config import MergeGuards
+    from airflow_delta_merge.config.options import MergeOptions
     from airflow_delta_merge.engine.delta_jvm import (
         FileSet,
         Gateway,
@@ -60,8 +60,7 @@ class StartedMerge:
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
     :param settings: the session's settings for the engine's shortcuts.
-    :param update_only_changed: whether rows that an update would not change stay untouched.
-    :param guards: limits on what the merge may do.
+    :param options: how the merge runs.
     :param source_attempt: number of times the source was read, this time included.
     """
 
@@ -72,8 +71,7 @@ class StartedMerge:
     names: ColumnNames
     metrics: MergeMetrics
     settings: Settings
-    update_only_changed: bool
-    guards: MergeGuards
+    options: MergeOptions
     source_attempt: int
 
     def clauses_of(self, *kinds: str) -> list[ResolvedClause]:

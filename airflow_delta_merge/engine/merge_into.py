@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeEngine, MergeGuards
+from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.delta_jvm import (
     COMMIT,
     Gateway,
@@ -21,12 +21,12 @@ from airflow_delta_merge.engine.delta_jvm import (
     shown_in_spark_ui,
     without_call_sites,
 )
-from airflow_delta_merge.engine.guards import NO_GUARDS, check_source
+from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.null_keys import NO_KEYS, NullKeys
+from airflow_delta_merge.engine.null_keys import NullKeys
 from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
@@ -37,6 +37,7 @@ from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError, SourceExpectationError
 
 if TYPE_CHECKING:
+    from airflow_delta_merge.config.options import MergeOptions
     from airflow_delta_merge.contract.merge_plan import MergePlan
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
@@ -48,10 +49,10 @@ _log = logging.getLogger(__name__)
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: Why a source is materialized that Delta would read several times.
-OWN_REASON = "its rows are numbered and its keys' ranges are found in one pass"
+MATERIALIZATION_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
 #: Why a source is not materialized.
-READ_ONCE = "its rows are read once"
+NO_MATERIALIZATION_REASON = "its rows are read once"
 
 
 @contextmanager
@@ -69,12 +70,9 @@ class MergeIntoCommand:
     :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param metrics: where row counts, file counts and durations go.
-    :param update_only_changed: whether rows that an update would leave as they are stay untouched.
-    :param guards: bounds on what it does.
-    :param engine: who finds and writes the changes.
+    :param options: how it runs; for a config also the treatment of NULLs in its key columns.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
-    :param null_keys: what is said of NULLs in its key columns.
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
     :param kept_rows: keeps the rows that its guards set aside.
     """
@@ -84,26 +82,21 @@ class MergeIntoCommand:
         gateway: Gateway,
         statement: ResolvedMerge,
         metrics: MergeMetrics,
+        options: MergeOptions,
         *,
-        update_only_changed: bool,
-        guards: MergeGuards = NO_GUARDS,
-        engine: MergeEngine = MergeEngine.DELTA_MERGE,
         once: ExactlyOnce | None = None,
         attempt: int = 1,
         num_bad_rows: int = 0,
-        null_keys: NullKeys = NO_KEYS,
         kept_rows: KeptRows | None = None,
     ) -> None:
         self._gateway = gateway
         self._statement = statement
         self._metrics = metrics
-        self._guards = guards
-        self._engine = engine
+        self._options = options
         self._once = once
         self._recorded: MergeResult | None = None
-        self._null_keys = null_keys
+        self._null_keys = NullKeys.of(options)
         self._kept_rows = kept_rows
-        self._update_only_changed = update_only_changed
         self._source_attempt = 0
         self._report = MergeReport(statement, metrics, attempt, num_bad_rows)
 
@@ -171,7 +164,7 @@ class MergeIntoCommand:
                 return
             transaction.prepare()
             started = self._started(transaction)
-            if self._engine is MergeEngine.BUILTIN:
+            if self._options.engine is MergeEngine.BUILTIN:
                 self._report.executor = builtin.EXECUTOR
                 self._report.materialization = str(self._statement.materialization[1])
                 with self._described("find and write changes"):
@@ -180,7 +173,7 @@ class MergeIntoCommand:
             elif fits := fitting(facts := facts_before(started)):
                 self._commit(transaction, self._carried_out(fits, started, facts))
             else:
-                with self._context(started, self._guards, started.recorded("materializeSource")) as context:
+                with self._context(started, started.recorded("materializeSource")) as context:
                     facts = facts_after(facts, context)
                     self._commit(transaction, self._carried_out(fitting(facts), context, facts))
             with _unharmed("record Delta's merge statistics"):
@@ -198,9 +191,7 @@ class MergeIntoCommand:
             facts = facts_before(started)
             if fits := fitting(facts):
                 return self._previewed(fits, started, facts, explain=explain)
-            # Guards stop a merge, not the count of what it would do; but rows that are set aside aren't counted.
-            guards = replace(NO_GUARDS, expect_source=self._guards.expect_source)
-            with self._context(started, guards, nullcontext(), is_dry_run=True) as context:
+            with self._context(started, nullcontext(), is_dry_run=True) as context:
                 facts = facts_after(facts, context)
                 return self._previewed(fitting(facts), context, facts, explain=explain)
 
@@ -228,7 +219,7 @@ class MergeIntoCommand:
         self._report.executor = strategy.executor
         if not facts.source_is_read:
             _log.info("The source is not kept: %s", reason)
-            self._report.storage_level, self._report.materialization = "", READ_ONCE
+            self._report.storage_level, self._report.materialization = "", NO_MATERIALIZATION_REASON
             self._report.num_null_keys = self._null_keys.refuse_while_read(self._statement)
 
     @cached_property
@@ -259,29 +250,23 @@ class MergeIntoCommand:
             names=ColumnNames(),
             metrics=self._metrics,
             settings=self._settings.of_table(transaction.table_property),
-            update_only_changed=self._update_only_changed,
-            guards=self._guards,
+            options=self._options,
             source_attempt=self._source_attempt,
         )
 
     @contextmanager
     def _context(
-        self,
-        started: StartedMerge,
-        guards: MergeGuards,
-        recorded: AbstractContextManager[None],
-        *,
-        is_dry_run: bool = False,
+        self, started: StartedMerge, recorded: AbstractContextManager[None], *, is_dry_run: bool = False
     ) -> Iterator[MergeContext]:
         """Materialize the source, within ``recorded``, and find out what it tells of the target."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
-        self._report.materialization = str(reason) if needed else OWN_REASON
+        self._report.materialization = str(reason) if needed else MATERIALIZATION_REASON
         settings = started.settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
-        check = self._source_check(guards, names, is_dry_run=is_dry_run)
+        check = self._source_check(names, is_dry_run=is_dry_run)
         null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
         with timed, self._described("materialize source"), recorded:
@@ -302,7 +287,8 @@ class MergeIntoCommand:
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             every, source = source, check.left_of(source) if check else source
-            check_source(guards, source.num_rows)
+            if not is_dry_run:  # guards stop a merge, not the count of what it would do
+                check_source(self._options.guards, source.num_rows)
             self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
@@ -321,11 +307,12 @@ class MergeIntoCommand:
         finally:
             source.release()
 
-    def _source_check(self, guards: MergeGuards, names: ColumnNames, *, is_dry_run: bool) -> SourceCheck | None:
-        if guards.expect_source is None:
+    def _source_check(self, names: ColumnNames, *, is_dry_run: bool) -> SourceCheck | None:
+        expected = self._options.guards.expect_source
+        if expected is None:
             return None
         try:
-            return SourceCheck(self._gateway, self._statement, guards.expect_source, prefix=names.expected)
+            return SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
         except SourceExpectationError as error:
             if not is_dry_run:
                 raise
@@ -341,7 +328,7 @@ class MergeIntoCommand:
 
     def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
         self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files
-        _log.info("Ready to commit: %s", self._report.told_counts())
+        _log.info("Ready to commit: %s", self._report.changed_rows())
         self._gateway.progress.step = COMMIT
         with self._metrics.phase("commit"):
             self._metrics.set(executionTimeMs=self._metrics.elapsed_ms())

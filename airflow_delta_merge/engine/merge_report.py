@@ -75,7 +75,7 @@ class MergeReport:
             num_commit_attempts=self._attempt,
         )
 
-    def told_counts(self) -> str:
+    def changed_rows(self) -> str:
         """The numbers of changed rows, for the log."""
         values = self._metrics.values
         kinds = ("Updated", "Deleted", "Inserted")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.exceptions import NullKeysError
 from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from airflow_delta_merge.config import MergeConfig
+    from airflow_delta_merge.config.options import MergeOptions
     from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.exceptions import MergeExecutionError
@@ -36,7 +37,9 @@ class NullKeys:
     are_refused: bool = False
 
     @classmethod
-    def of(cls, config: MergeConfig) -> NullKeys:
+    def of(cls, config: MergeOptions) -> NullKeys:
+        if not isinstance(config, MergeConfig):
+            return cls()
         keys = () if isinstance(config.on, str) or config.null_safe else config.on
         return cls(keys, config.null_keys == "fail")
 
@@ -87,7 +90,3 @@ class NullKeys:
             f"Such a row matches nothing on {', '.join(self.keys)}, so every merge would insert it again. Nothing was "
             'merged. Filter these rows out with a query, or allow them with null_keys="allow".'
         )
-
-
-#: No key columns.
-NO_KEYS = NullKeys()

@@ -114,10 +114,10 @@ def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, s
     return bool(transaction.partition_columns) or all(each.kind == "not matched" for each in statement.clauses)
 
 
-def tells_files_apart(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
+def keys_separate_files(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
     """Whether the source's keys may leave out files. False if each value is known to be possible in most files."""
     keys, listed = _keys_and_statistics(statement, transaction, prefix="")
-    return listed is None or any(_tells_files_apart(key, listed) for key in keys)
+    return listed is None or any(_separates_files(key, listed) for key in keys)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ def choose_files(
     listed = transaction.files.listed_statistics if any(key.column is not None for key in keys) else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
-        return files_that_may_hold([key.wanted(statistics, clusters.get(key.name)) for key in keys], listed or [])
+        return files_that_may_hold(
+            [key.sought_ranges(statistics, clusters.get(key.name)) for key in keys], listed or []
+        )
 
     clusters: dict[str, list[Range]] = {}
     by_range = transaction.files.table_size[0] if listed is None else len(positions({}))
@@ -187,15 +189,15 @@ def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Seque
     They can't if the source has values in every part of the target's range between its smallest and its greatest value,
     provided that the parts are as narrow as the files.
     """
-    if not _tells_files_apart(key, listed):
+    if not _separates_files(key, listed):
         return False
     filled = key.filled_parts(statistics)
     if filled is None:
         return True
-    return len(files_that_may_hold([key.wanted(statistics, None)], listed)) > filled * _FILES_OF_A_PART
+    return len(files_that_may_hold([key.sought_ranges(statistics, None)], listed)) > filled * _FILES_OF_A_PART
 
 
-def _tells_files_apart(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
+def _separates_files(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
     """Whether one value of a key can leave out files. It can't if values are spread over all files, like hashes."""
     assert key.column is not None, "only such keys choose files by listed statistics"
     return files_of_a_value(key.column, key.type, listed) < len(listed) * _LARGEST_SHARE_OF_FILES

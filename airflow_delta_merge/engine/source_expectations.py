@@ -108,9 +108,9 @@ class SourceCheck:
             try:
                 source.filter(F.expr(each.condition))  # which takes neither aggregates nor what is no boolean
             except PySparkException as error:
-                found.append(f"the condition of {each.name} can't be told: {first_line(error)}")
+                found.append(f"the condition of {each.name} is invalid: {first_line(error)}")
         if found:
-            raise SourceExpectationError(_told(found))
+            raise SourceExpectationError(_failure_text(found))
 
     def _wrong(self, source: DataFrame, name: str, type_: str) -> str:
         """What is wrong with a column; nothing if it is there and, where a type is expected, of that type."""
@@ -196,16 +196,16 @@ class SourceCheck:
         :raises SourceExpectationError: with the numbers, when some aren't as expected; a sample goes to the log.
         """
         counts = {rule.name: int(source.statistics[rule.mark]) for rule in self._rules}
-        found = [text for rule in self._rules for text in self._look_at(rule, source, fails)]
+        found = [text for rule in self._rules for text in self._failures_of(rule, source, fails)]
         if self._expected.unique:
             counts["unique"], of_unique = self._duplicates(source, left, fails)
             found += of_unique
         if found and fails:
             sampled = "" if self._expected.sample == "none" else " Some of them stand in the log above this."
-            raise SourceExpectationError(_told(found, of=source.num_rows) + sampled)
+            raise SourceExpectationError(_failure_text(found, of=source.num_rows) + sampled)
         return counts
 
-    def _look_at(self, rule: _Rule, source: MaterializedSource, fails: bool) -> list[str]:
+    def _failures_of(self, rule: _Rule, source: MaterializedSource, fails: bool) -> list[str]:
         """What makes the merge fail. Rows that are merged or set aside are only logged."""
         number = int(source.statistics[rule.mark])
         is_failure = rule.on_failure == "fail"
@@ -215,12 +215,12 @@ class SourceCheck:
         if is_failure and rule.name == "not_null":
             return self._nulls(source, rows.drop(*self._marks))
         if not is_failure:
-            self._tell(rule.name, number, source.num_rows, rule.on_failure)
+            self._warn(rule.name, number, source.num_rows, rule.on_failure)
         if rule.on_failure != "set_aside":
             self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
         return [f"{rule.name} is broken by {_number_of(number, 'row')}"] if is_failure else []
 
-    def _tell(self, name: str, number: int, of: int, on_failure: str) -> None:
+    def _warn(self, name: str, number: int, of: int, on_failure: str) -> None:
         what = _ACTIONS[on_failure]
         _log.warning("%d of the source's %d rows break %s and are %s.", number, of, name, what)
 
@@ -236,7 +236,7 @@ class SourceCheck:
         on_failure = self._expected.unique_on_failure
         if on_failure == "set_aside":
             if number := int(source.statistics[self._unique_mark]):
-                self._tell("unique", number, source.num_rows, on_failure)
+                self._warn("unique", number, source.num_rows, on_failure)
             return number, []
         rows = left.frame.drop(source.row_id)
         columns = [_column(name) for name in self._expected.unique]
@@ -251,7 +251,7 @@ class SourceCheck:
         if not num_keys:
             return 0, []
         if on_failure == "warn":
-            self._tell("unique", num_rows, source.num_rows, on_failure)
+            self._warn("unique", num_rows, source.num_rows, on_failure)
         names = ", ".join(self._expected.unique)
         if self._expected.sample == "rows":
             some = F.broadcast(shared.limit(SAMPLE_SIZE))
@@ -259,8 +259,8 @@ class SourceCheck:
             self._show(f"rows that share {names} with others", rows.join(some, is_same, "left_semi"))
         elif self._expected.sample == "keys":
             self._log_rows(f"values of {names} in several rows", shared, [*self._expected.unique, "number of rows"])
-        told = f"{num_rows} rows share {names} with others, in {_number_of(num_keys, 'key')}"
-        return int(num_rows), [told] if on_failure == "fail" else []
+        failure = f"{num_rows} rows share {names} with others, in {_number_of(num_keys, 'key')}"
+        return int(num_rows), [failure] if on_failure == "fail" else []
 
     def keep(self, source: MaterializedSource, kept: KeptRows) -> None:
         """Keep the rows that are set aside, each with the names of what it breaks."""
@@ -313,6 +313,6 @@ def _text(column: Column) -> Column:
     return F.left(column.try_cast("string"), F.lit(_LONGEST_VALUE))
 
 
-def _told(found: Iterable[Any], *, of: int | None = None) -> str:
+def _failure_text(found: Iterable[Any], *, of: int | None = None) -> str:
     rows = "" if of is None else f", of {of} rows"
     return f"The source isn't as expect_source says, so nothing was merged: {'; '.join(found)}{rows}."

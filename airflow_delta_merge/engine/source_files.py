@@ -83,12 +83,12 @@ def source_relation(
         with jdbc_rows(gateway, source.jdbc) as rows, _view(gateway, rows) as view:
             yield SourceRelation(view)
         return
-    with _headers_are_told(), _file_relation(gateway, config, identity, keeps_rows=keeps_rows) as relation:
+    with _with_header_error(), _file_relation(gateway, config, identity, keeps_rows=keeps_rows) as relation:
         yield relation
 
 
 @contextmanager
-def _headers_are_told() -> Iterator[None]:
+def _with_header_error() -> Iterator[None]:
     """Say in a sentence that headers of CSV files differ, where Spark says so in the middle of its own."""
     try:
         yield

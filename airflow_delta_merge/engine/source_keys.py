@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_SECOND = 1_000_000
+_MICROS_PER_SECOND = 1_000_000
 
 #: Number of equal parts that a range is cut into, one bit each.
 PARTS = 64
@@ -150,7 +150,7 @@ class SourceKey:
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
         return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
 
-    def wanted(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> SoughtRanges:
+    def sought_ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> SoughtRanges:
         """The values for which :meth:`predicate` is true. The key must have a :attr:`column`."""
         assert self.column is not None, "only such keys choose files by listed statistics"
         ranges = [self._with_margin(each) for each in self._ranges(statistics, clusters)]
@@ -210,8 +210,8 @@ def _micros_without_zone(value: Column) -> Column:
     """Microseconds since 1970 of a TIMESTAMP_NTZ; Spark's own functions for it all depend on the time zone."""
     days = F.unix_date(value.cast("date")).cast("bigint")
     minutes = (days * 24 + F.hour(value)) * 60 + F.minute(value)
-    of_minute = (F.date_part(F.lit("SECOND"), value) * _SECOND).cast("bigint")
-    return minutes * (60 * _SECOND) + of_minute
+    of_minute = (F.date_part(F.lit("SECOND"), value) * _MICROS_PER_SECOND).cast("bigint")
+    return minutes * (60 * _MICROS_PER_SECOND) + of_minute
 
 
 def source_keys(

@@ -36,15 +36,15 @@ _WHOLE_IN_A_DOUBLE = 1 << 53
 _GREATEST_INTEGER = (1 << 63) - 1
 
 #: Delta 3.2 and 3.3 cut zone offsets to minutes, and all cut the greatest value to milliseconds.
-_SECOND = 1_000_000
-_MINUTE = 61 * _SECOND
-_DAY_IN_MICROS = 24 * 60 * 60 * _SECOND
-_EPOCH = datetime.date(1970, 1, 1)
+_MICROS_PER_SECOND = 1_000_000
+_MINUTE = 61 * _MICROS_PER_SECOND
+_DAY_IN_MICROS = 24 * 60 * 60 * _MICROS_PER_SECOND
+_EPOCH_DAY = datetime.date(1970, 1, 1)
 #: Spark 2 wrote dates by the Julian calendar before October 1582, and times by other zones before 1900. Beyond 9999
 #: writers differ in how they write a year.
-_FIRST_DAY = (datetime.date(1583, 1, 1) - _EPOCH).days
-_FIRST_MOMENT = (datetime.date(1900, 1, 3) - _EPOCH).days * _DAY_IN_MICROS
-_LAST_DAY = (datetime.date(9999, 12, 30) - _EPOCH).days
+_FIRST_DAY = (datetime.date(1583, 1, 1) - _EPOCH_DAY).days
+_FIRST_MOMENT = (datetime.date(1900, 1, 3) - _EPOCH_DAY).days * _DAY_IN_MICROS
+_LAST_DAY = (datetime.date(9999, 12, 30) - _EPOCH_DAY).days
 
 #: Number of characters of a text that Delta and others keep, whatever they append.
 _KEPT_OF_A_TEXT = 32

@@ -93,9 +93,9 @@ def source_repeats(table: Table, commits: Sequence[Commit]) -> Advice | None:
     tasks = sorted({_who(commit) for commit in repeats})
     return Advice(
         name="source-repeats",
-        text="Look at the source: it was merged again as it was before. Does its file get replaced in time?",
-        because=f"{len(repeats)} merges ({', '.join(tasks)}) had as many source rows as an earlier one of the same "
-        f"config, inserted and deleted nothing, and {_EQUAL}.",
+        text="Check the source: it was merged again unchanged. Its file may not be replaced in time.",
+        because=f"{len(repeats)} merges ({', '.join(tasks)}) had the same config and number of source rows as an "
+        f"earlier one, inserted and deleted nothing, and {_EQUAL}.",
         evidence={"merges": len(repeats), **_rewritten(repeats)},
         versions=_versions(repeats),
     )
@@ -109,7 +109,7 @@ def update_only_changed(table: Table, commits: Sequence[Commit]) -> Advice | Non
     rewritten = _rewritten(repeats)
     return Advice(
         name="update-only-changed",
-        text=f"Set update_only_changed=True: it would have spared {rewritten['removed_files']} rewrites of files.",
+        text=f"Set update_only_changed=True. It would have avoided {rewritten['removed_files']} rewrites of files.",
         because=f"{len(repeats)} merges updated {rewritten['updated_rows']:,} rows, {_EQUAL} "
         f"({rewritten['added_bytes']:,} bytes).",
         evidence={"merges": len(repeats), **rewritten},
@@ -133,9 +133,9 @@ def partition_in_on(table: Table, commits: Sequence[Commit]) -> Advice | None:
     columns = ", ".join(found[0][3])
     return Advice(
         name="partition-in-on",
-        text=f"Put the partition column ({columns}) into on, if the source has it: other partitions are then left out.",
-        because=f"{len(found)} merges searched {searched:,} partitions and changed {changed:,}; their condition "
-        f"doesn't name {columns}.",
+        text=f"Add the partition column ({columns}) to on, if the source has it. Merges then skip other partitions.",
+        because=f"{len(found)} merges searched {searched:,} partitions and changed {changed:,}. Their condition "
+        f"doesn't use {columns}.",
         evidence={
             "merges": len(found),
             "searched_partitions": searched,
@@ -163,7 +163,7 @@ def cluster_by_key(table: Table, commits: Sequence[Commit]) -> Advice | None:
     how = "Run OPTIMIZE on the table, or cluster it" if table.is_clustered else "Cluster the table"
     return Advice(
         name="cluster-by-key",
-        text=f"{how} by the merge key, unless the key is random: a merge then searches few files.",
+        text=f"{how} by the merge key, unless the key is random. Merges then search few files.",
         because=f"{len(found)} merges searched {candidates:,} of {before:,} files ({candidates / before:.0%}), and "
         f"only {touched:,} held a changed row.",
         evidence={
@@ -190,9 +190,9 @@ def deletion_vectors(table: Table, commits: Sequence[Commit]) -> Advice | None:
         return None
     return Advice(
         name="deletion-vectors",
-        text="Turn on deletion vectors: changed rows are then marked, and the others stay where they are.",
-        because=f"{len(found)} merges changed {changed:,} rows and copied {copied:,} that stayed as they were; they "
-        f"replaced {rewritten['removed_bytes']:,} bytes. The table has deletion vectors off.",
+        text="Turn on deletion vectors. Merges then mark changed rows instead of copying the others.",
+        because=f"{len(found)} merges changed {changed:,} rows and copied {copied:,} unchanged ones. They replaced "
+        f"{rewritten['removed_bytes']:,} bytes. The table has no deletion vectors.",
         evidence={"merges": len(found), "copied_rows": copied, "changed_rows": changed, **rewritten},
         versions=_versions(found),
     )
@@ -219,7 +219,7 @@ def _compaction(commit: Commit, result: MergeResult) -> Advice | None:
         return None
     return Advice(
         name="compaction",
-        text="Compact the table (OPTIMIZE): it has many small files, and each merge looks at all of their entries.",
+        text="Compact the table (OPTIMIZE). It has many small files, and each merge reads all of their entries.",
         because=f"The newest merge found {files:,} files of {size // files:,} bytes each on average.",
         evidence={"files": files, "bytes": size, "bytes_per_file": size // files},
         versions=(commit.version,),

@@ -54,11 +54,11 @@ def read_log(
         raise UnreadableTableError(f"The log of {path} is read by deltalake, which is missing. {_INSTALL}") from error
     for pause in pauses:
         try:
-            return _read_once(path, storage_options, look, open_table)
+            return _read_log(path, storage_options, look, open_table)
         except DeltaError:
             time.sleep(pause)
     try:
-        return _read_once(path, storage_options, look, open_table)
+        return _read_log(path, storage_options, look, open_table)
     except DeltaError as error:
         (what, *_) = str(error).splitlines()  # the rest are frames without names
         raise TableLogError(
@@ -67,7 +67,7 @@ def read_log(
         ) from error
 
 
-def _read_once(
+def _read_log(
     path: str,
     storage_options: Mapping[str, str],
     look: Callable[[DeltaTable], _T | None],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 #: Commits on a page, unless another number is asked for.
-PAGE = 20
+PAGE_SIZE = 20
 _MOST_LOGS = 16
 _MOST_COMMITS_KEPT = 5_000
 _REQUESTS_AT_ONCE = 8
@@ -67,7 +67,7 @@ class CommitDetails:
 
 
 def read_history(
-    path: str, storage_options: Mapping[str, str] | None = None, *, limit: int = PAGE, before: int | None = None
+    path: str, storage_options: Mapping[str, str] | None = None, *, limit: int = PAGE_SIZE, before: int | None = None
 ) -> HistoryPage:
     """A page of a table's commits.
 

@@ -208,8 +208,8 @@ class DeltaMergeHook(BaseHook):
             with raised_for_airflow(), staged() as staging:
                 self._running = submit = self.preparation.for_merge(staging, request, on_application)
                 end = self._end_of(submit, staging)
-                told = {"killed": submit.killed, "exactly_once": request.identity is not None}
-                return outcome_of(end, _targets(request), **told, conn_id=self.conn_id)
+                details = {"killed": submit.killed, "exactly_once": request.identity is not None}
+                return outcome_of(end, _targets(request), **details, conn_id=self.conn_id)
         finally:
             self._running = None
 
@@ -273,8 +273,8 @@ class DeltaMergeHook(BaseHook):
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
             submit.end_on_cluster()  # YARN may have taken it all the same
-            told = {"killed": submit.killed, "exactly_once": request.identity is not None}
-            raise error_of_exit(exit_code, submit.output.reason, _targets(request), **told, conn_id=self.conn_id)
+            details = {"killed": submit.killed, "exactly_once": request.identity is not None}
+            raise error_of_exit(exit_code, submit.output.reason, _targets(request), **details, conn_id=self.conn_id)
         assert submit.cluster_mode is not None
         return SubmittedApplication(submit.cluster_mode, submit.application)
 
@@ -350,7 +350,7 @@ class DeltaMergeHook(BaseHook):
         :param end: how its application ended.
         :param target: the target as the statement names it.
         :param exactly_once: whether the merge had an identity.
-        :param on_lineage: called with where the target's columns come from, if the application told it.
+        :param on_lineage: called with where the target's columns come from, if the application reports it.
         :raises DeltaMergeException: as :meth:`merge` does.
         """
         outcome = outcome_of(end, target, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)

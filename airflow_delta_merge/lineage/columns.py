@@ -1,4 +1,4 @@
-"""Schemas and column lineage as OpenLineage's facets, from what the job told of a merge's columns."""
+"""Schemas and column lineage as OpenLineage's facets, from what the job reports about a merge's columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReadDatasets:
         self.of_tables = [self._add(table) for table in tables]
 
     def inputs(self) -> list[InputDataset]:
-        """Each dataset once, with its schema if a plan told it."""
+        """Each dataset once, with its schema if a plan has it."""
         from openlineage.client.event_v2 import InputDataset
 
         found = {name for names in self._symlinks.values() for name in self._named if _is_named(name, names)}

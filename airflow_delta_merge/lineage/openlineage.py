@@ -51,7 +51,7 @@ def lineage_of_merges(
     what the job found behind views.
 
     :param results: what they did, by their positions; empty before and after a failure.
-    :param columns: where the targets' columns come from, by the same positions, if the job told it.
+    :param columns: where the targets' columns come from, by the same positions, if the job reports it.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import sql_job

@@ -1,29 +1,21 @@
 """Links from a merge's task to its Spark application and its commit.
 
-Airflow 3 reads each link's URL when the task has ended and stores it as an XCom; for Airflow 2 the operator stores it
-with :func:`kept_at_the_end`. A link without a URL has no XCom. An empty URL shows no link; it replaces a URL that was
-valid only while Spark ran.
+Airflow 3 reads each link's URL when the task has ended and stores it as an XCom; for Airflow 2 the operator stores it.
+A link without a URL has no XCom. An empty URL shows no link; it replaces a URL that was valid only while Spark ran.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink
-from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
+    from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
 
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.launch.spark_application import SparkApplication
-    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-
-log = logging.getLogger(__name__)
 
 
 class _MergeLink(BaseOperatorLink):
@@ -54,25 +46,6 @@ class CommitLink(_MergeLink):
     """The commit, at the URL from the connection's ``commit_url``."""
 
     name = "Commit"
-
-
-@contextmanager
-def kept_at_the_end(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
-    """Store the links that a task learned, however it ends, and no others.
-
-    :param operator: has the addresses by the links' XCom keys in its ``link_addresses``.
-    """
-    try:
-        yield
-    finally:
-        known = [link for link in operator.operator_extra_links if link.xcom_key in operator.link_addresses]
-        operator.operator_extra_links = known  # Airflow 3 keeps an XCom for each
-        if not AIRFLOW_V_3_0_PLUS:
-            try:
-                for key, address in operator.link_addresses.items():
-                    context["ti"].xcom_push(key=key, value=address)
-            except Exception:  # a link must not fail the merge
-                log.warning("The links of this task could not be stored.", exc_info=True)
 
 
 def history_page(history_server_url: str | None, application: SparkApplication) -> str:

@@ -16,7 +16,6 @@ from airflow_delta_merge.config import (
     CreateTable,
     MergeClause,
     MergeConfig,
-    MergeGuards,
     MergeSource,
     MergeStatement,
     MergeTarget,
@@ -54,13 +53,12 @@ PARTS_OF_A_STATEMENT: dict[str, Any] = {
     "create_table": False,
 }
 _GUARDS: dict[str, Any] = {"fail_if": [], "on_empty_source": "merge", "expect_source": None}
+_OPTIONS: dict[str, Any] = {"update_only_changed": False, "engine": "delta_merge", **_GUARDS}
 #: All that can be said of one merge, likewise.
 PARTS_OF_A_MERGE: dict[str, Any] = {
     **PARTS_OF_A_STATEMENT,
     "sql": None,
-    "update_only_changed": False,
-    "engine": "delta_merge",
-    **_GUARDS,
+    **_OPTIONS,
 }
 
 # The window of a run, where the author gave none.
@@ -156,19 +154,17 @@ def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any
     return {**_INTERVAL, **plain} if isinstance(plain, Mapping) and not _INTERVAL.keys() <= plain.keys() else plain
 
 
-def with_guards(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of :func:`build_config`, from those of :data:`PARTS_OF_A_MERGE` that are no statement."""
-    arguments = {name: part for name, part in parts.items() if name not in _GUARDS}
-    return {**arguments, "guards": {name: parts[name] for name in _GUARDS}}
+def build_merge(arguments: Mapping[str, Any]) -> MergeConfig | MergeStatement:
+    """Build the config, or the statement, of these arguments.
 
-
-def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
-    """The config of these arguments.
-
-    :param arguments: those of :class:`MergeConfig`, made plain by :func:`to_plain`, and ``pattern``.
-    :raises MergeConfigError: when there is no such merge.
+    :param arguments: all of :data:`PARTS_OF_A_MERGE`, made plain by :func:`to_plain`.
+    :raises MergeConfigError: when the arguments are invalid.
     """
-    given = {name: value for name, value in arguments.items() if name != "pattern"}
+    options = {name: arguments[name] for name in _OPTIONS if name not in _GUARDS}
+    options["guards"] = {name: arguments[name] for name in _GUARDS}
+    if arguments["sql"] is not None:
+        return MergeStatement(sql=arguments["sql"], **options)
+    given = {name: arguments[name] for name in PARTS_OF_A_STATEMENT if name != "pattern"} | options
     # Other tasks may have returned them.
     given |= {"target": plain_target(given["target"]), "source": plain_source(given["source"])}
     if arguments["pattern"] is None:
@@ -177,30 +173,15 @@ def build_config(arguments: Mapping[str, Any]) -> MergeConfig:
     return pattern_from_dict(arguments["pattern"]).to_config(**given)
 
 
-def build_merge(arguments: Mapping[str, Any], sql: str | None) -> MergeConfig | MergeStatement:
-    """What these arguments, or a statement, merge.
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Check at parse time whether the arguments fit together, and each one as far as its value is known.
 
-    :param arguments: as for :func:`build_config`.
-    :param sql: a statement instead, of which ``update_only_changed``, ``guards`` and ``engine`` are told beside it.
-    :raises MergeConfigError: when there is no such merge.
+    :param arguments: as for :func:`build_merge`.
+    :raises MergeConfigError: when they are invalid in every run.
     """
-    if sql is None:
-        return build_config(arguments)
-    guards = MergeGuards(**arguments["guards"])
-    beside = {name: arguments[name] for name in ("update_only_changed", "engine")}
-    return MergeStatement(sql=sql, guards=guards, **beside)
-
-
-def check_arguments(arguments: Mapping[str, Any], sql: Any) -> None:
-    """Check at parse whether the arguments go together, and each of them as far as it is known.
-
-    :param arguments: as for :func:`build_config`.
-    :param sql: a statement instead, or None.
-    :raises MergeConfigError: for what no run could make right.
-    """
-    if sql is not None:
+    if arguments["sql"] is not None:
         _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "write no sql")
-        check_statement_at_parse(sql, arguments["guards"])
+        build_merge({**arguments, "sql": _known_statement(arguments["sql"]), **_known_guards(arguments)})
         return
     needed: Sequence[str] = _NEEDED
     if arguments["pattern"] is not None:
@@ -237,7 +218,7 @@ def check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any
 def check_at_parse(arguments: Mapping[str, Any]) -> None:
     """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
 
-    :param arguments: as for :func:`build_config`.
+    :param arguments: as for :func:`build_merge`.
     :raises MergeConfigError: for what no run could make right.
     """
     numbers = count(1)
@@ -246,14 +227,14 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items()
     }
     known["source"] = _known_source(arguments["source"], known["source"])
-    known["guards"] = _known_guards(arguments["guards"])
+    known |= _known_guards(arguments)
     known["window"] = _known_window(arguments["window"])
     if arguments["pattern"] is not None and known["pattern"] is None:
         known |= {"on": _STAND_INS["on"], "clauses": _STAND_INS["clauses"]}
     if _is_template(arguments["on"]):
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
-    build_config(known)
+    build_merge(known)
 
 
 def _known_source(given: Any, filled: Any) -> Any:
@@ -293,30 +274,31 @@ def _known_window(window: Any) -> Any:
     return {"column": "template", **known}
 
 
-def check_statement_at_parse(sql: Any, guards: Mapping[str, Any]) -> None:
-    """Check a statement as far as it is known: templates in it stand for names.
-
-    :raises MergeConfigError: for what no run could make right.
-    """
+def _known_statement(sql: Any) -> Any:
+    """The statement as far as it is known: templates in it stand for names."""
     if isinstance(sql, str) and sql.endswith(SQL_FILE):
-        sql = "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
-    elif _is_output(sql):
-        sql = "MERGE INTO output"
-    elif isinstance(sql, str) and _TEMPLATE.search(sql):
+        return "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
+    if _is_output(sql):
+        return "MERGE INTO output"
+    if isinstance(sql, str) and _TEMPLATE.search(sql):
         sql = _PLACEHOLDER.sub("template", _STATEMENT_OR_COMMENT.sub(" ", sql))
-        sql = "MERGE INTO template" if sql.strip() == "template" else sql
-    MergeStatement(sql=sql, guards=MergeGuards(**_known_guards(guards)))
+        return "MERGE INTO template" if sql.strip() == "template" else sql
+    return sql
 
 
-def _known_guards(guards: Mapping[str, Any]) -> dict[str, Any]:
-    """The guards without those that hold templates or outputs."""
-    fail_if = guards["fail_if"]
+def _known_guards(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The guards, with defaults for those that hold templates or outputs."""
+    fail_if = arguments["fail_if"]
     if isinstance(fail_if, Mapping):
         fail_if = {name: 0 if is_unknown(value) else value for name, value in fail_if.items()}
     elif isinstance(fail_if, list):
         fail_if = [condition for condition in fail_if if not is_unknown(condition)]
-    known = {**guards, "fail_if": fail_if, "expect_source": _known_expectations(guards["expect_source"])}
-    return {name: value for name, value in known.items() if not is_unknown(value)}
+    known = {
+        "fail_if": fail_if,
+        "on_empty_source": arguments["on_empty_source"],
+        "expect_source": _known_expectations(arguments["expect_source"]),
+    }
+    return {name: _GUARDS[name] if is_unknown(value) else value for name, value in known.items()}
 
 
 def _known_expectations(expected: Any) -> Any:

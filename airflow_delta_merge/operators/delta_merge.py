@@ -34,7 +34,6 @@ from airflow_delta_merge.links.delta_merge import (
     address_while_running,
     commit_address,
     history_page,
-    kept_at_the_end,
 )
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
@@ -46,12 +45,12 @@ from airflow_delta_merge.operators.arguments import (
     plain_target,
     to_plain,
     window_template,
-    with_guards,
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
+from airflow_delta_merge.operators.task_links import kept_at_the_end
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
@@ -114,7 +113,7 @@ class DeltaMergeOperator(SparkOptions):
     :param source_alias: the source's name in conditions and values. (templated)
     :param with_schema_evolution: whether columns that only the source has are added to the target.
     :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
-        by which the latest is told, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
+        that order them, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
     :param engine: ``builtin`` to have Delta's own ``MERGE`` find and write the changes, under the same identity and
         guards and with the same result; it knows neither ``update_only_changed`` nor ``expect_source``.
@@ -261,19 +260,19 @@ class DeltaMergeOperator(SparkOptions):
 
     def _check_at_parse(self) -> None:
         if self.merges is None:
-            check_arguments(self._config_arguments(), self.sql)
+            check_arguments(self._parts_of_merge())
         else:
-            check_merges(self.merges, {name: getattr(self, name) for name in PARTS_OF_A_MERGE})
+            check_merges(self.merges, self._parts_of_merge())
 
-    def _config_arguments(self) -> dict[str, Any]:
-        return with_guards({name: getattr(self, name) for name in PARTS_OF_A_MERGE if name != "sql"})
+    def _parts_of_merge(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS_OF_A_MERGE}
 
     def _merge_config(self) -> MergeConfig | MergeStatement:
         """The config, once templates and outputs of upstream tasks have their values.
 
         :raises MergeConfigError: when there is no such merge.
         """
-        return build_merge(self._config_arguments(), self.sql)
+        return build_merge(self._parts_of_merge())
 
     def _merge_configs(self) -> list[MergeConfig | MergeStatement]:
         """What is merged in this run, one or several."""
@@ -410,7 +409,7 @@ class DeltaMergeOperator(SparkOptions):
         """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
         if address := commit_address(self.hook.settings.commit_url, result):
             self.link_addresses[CommitLink().xcom_key] = address
-        return self._told(context, 0, target, result)
+        return self._publish(context, 0, target, result)
 
     def post_execute(self, context: Any, result: Any = None) -> None:
         """Give the counts that other tasks ask for most keys of their own in XCom.
@@ -429,11 +428,11 @@ class DeltaMergeOperator(SparkOptions):
         if all(result is None for result in results):
             raise AirflowSkipException("No source of any merge has rows.")
         return [
-            None if result is None else self._told(context, position, target, result)
+            None if result is None else self._publish(context, position, target, result)
             for position, (target, result) in enumerate(zip(targets, results, strict=True))
         ]
 
-    def _told(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
+    def _publish(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
         self.log.info("%s", describe(result))
         self._merged[position] = result
         self._announce(context, target, result)

@@ -17,7 +17,6 @@ from airflow_delta_merge.operators.arguments import (
     plain_target,
     to_plain,
     window_template,
-    with_guards,
 )
 
 
@@ -47,7 +46,7 @@ def check_merges(merges: Any, other_arguments: Mapping[str, Any]) -> None:
     for number, merge in enumerate(() if is_unknown(merges) else merges, 1):
         if not is_unknown(merge):
             with _numbered(number):
-                check_arguments(*_arguments(merge))
+                check_arguments(_arguments(merge))
 
 
 def build_merges(merges: Any) -> list[MergeConfig | MergeStatement]:
@@ -59,7 +58,7 @@ def build_merges(merges: Any) -> list[MergeConfig | MergeStatement]:
     built = []
     for number, merge in enumerate(_list(merges), 1):
         with _numbered(number):
-            built.append(build_merge(*_arguments(_plain_merge(merge))))
+            built.append(build_merge(_arguments(_plain_merge(merge))))
     return built
 
 
@@ -78,13 +77,13 @@ def _plain_merge(merge: Any) -> Any:
         merge = merge.to_dict()
     if not isinstance(merge, Mapping):
         return to_plain(merge)
-    places = {"target": plain_target, "source": plain_source}
-    plain = {name: places.get(name, to_plain)(part) for name, part in merge.items()}
+    converters = {"target": plain_target, "source": plain_source}
+    plain = {name: converters.get(name, to_plain)(part) for name, part in merge.items()}
     # A config's dict also has a version, and its guards are nested.
     return {name: part for name, part in plain.items() if name not in ("version", "guards")} | plain.get("guards", {})
 
 
-def _arguments(merge: Any) -> tuple[dict[str, Any], Any]:
+def _arguments(merge: Any) -> dict[str, Any]:
     """The arguments for :func:`check_arguments` and :func:`build_merge`."""
     if not isinstance(merge, Mapping):
         raise MergeConfigError(f"It must be a dict of arguments or a MergeConfig, got {merge!r:.80}.")
@@ -92,9 +91,7 @@ def _arguments(merge: Any) -> tuple[dict[str, Any], Any]:
         raise MergeConfigError(
             f"It has unknown arguments: {', '.join(unknown)}. Known are: {', '.join(PARTS_OF_A_MERGE)}."
         )
-    parts = {**PARTS_OF_A_MERGE, **merge}
-    sql = parts.pop("sql")
-    return with_guards(parts), sql
+    return {**PARTS_OF_A_MERGE, **merge}
 
 
 @contextmanager

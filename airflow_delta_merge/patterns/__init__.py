@@ -28,10 +28,12 @@ def pattern_from_dict(value: Mapping[str, Any]) -> Pattern:
     :raises MergeConfigError: when there is no such pattern, or its parameters are invalid.
     """
     if not isinstance(value, Mapping):
-        raise MergeConfigError(f"A pattern is e.g. Upsert(keys=['id']) or a dict like it, not {value!r}.")
+        raise MergeConfigError(
+            f"A pattern must be e.g. Upsert(keys=['id']) or a dict of its parameters, got {value!r}."
+        )
     name = value.get("pattern")
     if not isinstance(name, str) or name not in PATTERNS:
-        raise MergeConfigError(f"There is no pattern {name!r}; known are: {', '.join(PATTERNS)}.")
+        raise MergeConfigError(f"There is no pattern {name!r}. Known are: {', '.join(PATTERNS)}.")
     kind = PATTERNS[name]
     parameters = [each.name for each in fields(kind)]
     required = [each.name for each in fields(kind) if each.default is MISSING]

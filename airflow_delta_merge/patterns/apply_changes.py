@@ -53,9 +53,12 @@ class ApplyChanges(ChangePattern):
         check_null_keys(self.null_keys)
         object.__setattr__(self, "sequence_by", column_names(self.sequence_by, "sequence_by"))
         if not self.sequence_by:
-            raise MergeConfigError("sequence_by is empty: name the column that orders the changes of a key.")
+            raise MergeConfigError("sequence_by is empty. Name the columns that order the changes of a key.")
         if self.deleted_column is not None and self.operation_column is None:
-            raise MergeConfigError("deleted_column needs operation_column, which says what is a delete.")
+            raise MergeConfigError(
+                "deleted_column needs operation_column, which says which changes are deletes. Set operation_column, or "
+                "remove deleted_column."
+            )
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         return {

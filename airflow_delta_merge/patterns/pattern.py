@@ -28,7 +28,7 @@ class Pattern(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", column_names(self.keys, "keys"))
         if not self.keys:
-            raise MergeConfigError("keys is empty: name at least one key column.")
+            raise MergeConfigError("keys is empty. Name at least one key column.")
 
     def to_config(
         self,
@@ -75,7 +75,9 @@ class ChangePattern(Pattern):
         operations = (operations,) if isinstance(operations, str) else tuple(operations)
         object.__setattr__(self, "delete_operations", operations)
         if not operations:
-            raise MergeConfigError("delete_operations is empty: leave operation_column away if nothing is deleted.")
+            raise MergeConfigError(
+                "delete_operations is empty. Give at least one, or remove operation_column if there are no deletes."
+            )
         for operation in operations:
             require_text(operation, "an operation in delete_operations")
 
@@ -94,7 +96,9 @@ def column(name: str) -> str:
     """A column's name in SQL."""
     parts = parse_multipart(name)
     if len(parts) > 1:
-        raise MergeConfigError(f"{name!r} is a field of a struct; a pattern needs whole columns here.")
+        raise MergeConfigError(
+            f"{name!r} is a field of a struct, which a pattern does not support here. Name a whole column."
+        )
     return quote_identifier(parts[0])
 
 

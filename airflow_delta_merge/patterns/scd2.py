@@ -58,12 +58,14 @@ class Scd2(ChangePattern):
         super().__post_init__()
         object.__setattr__(self, "columns", column_names(self.columns, "columns"))
         if not self.columns:
-            raise MergeConfigError("columns is empty: name the columns whose values make a version.")
+            raise MergeConfigError("columns is empty. Name the columns whose values make a version.")
         for name in filter(None, (self.effective_at, self.valid_from, self.valid_to, self.is_current)):
             column(require_text(name, "a column of a pattern"))
         held = [*self.keys, *self.columns, self.valid_from, self.valid_to, *filter(None, [self.is_current])]
         if twice := sorted({name for name in held if [each.lower() for each in held].count(name.lower()) > 1}):
-            raise MergeConfigError(f"Scd2 names a column of the target twice: {', '.join(twice)}.")
+            raise MergeConfigError(
+                f"Scd2 uses {', '.join(twice)} of the target more than once. Name each column in only one parameter."
+            )
 
     def to_config(
         self,
@@ -75,18 +77,21 @@ class Scd2(ChangePattern):
         create_table = CreateTable.of(options.get("create_table") or False)
         if create_table is not None and create_table.columns is None:
             raise MergeConfigError(
-                "Scd2 looks into its target, so a table cannot be made like the source: give create_table its columns."
+                "Scd2 reads its target, so it can't create one with the source's columns. Set columns in create_table."
             )
         if MergeGuards.of(options.get("guards") or {}).expect_source is not None:
             raise MergeConfigError(
-                "Scd2 makes the source's changes a history before it merges, and expect_source would look at that: "
-                "check the changes in a task before."
+                "expect_source is not available with Scd2, which merges a history that it makes from the source. Check "
+                "the source in an earlier task."
             )
         return super().to_config(target=target, source=source, **options)
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         if target.table is not None and target.table.strip("` ").lower() == "source":
-            raise MergeConfigError("In Scd2's query `source` is the source: name the target with its schema.")
+            raise MergeConfigError(
+                f"The target is {target.table!r}, but Scd2's query uses this name for the source. Name the target "
+                "with its schema."
+            )
         held = [*self.columns, self.valid_to]
         new, old = column_list(held, of="source"), column_list(held, of="target")
         written = [*held, *filter(None, [self.is_current])]

@@ -24,34 +24,18 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_delta_merge.exceptions import ClassArchiveError, DeltaMergeError
 from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
 from airflow_delta_merge.runtime.java import check_java
 from airflow_delta_merge.runtime.spark_home import SparkHome
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _SECONDS_TO_MAKE = 900
+#: The application that loads the classes. It imports the engine, so it's named here, not imported.
+_APPLICATION = "airflow_delta_merge.job.load_classes"
 #: Prefix of progress lines from the Spark that loads the classes.
 _PROGRESS = "Progress: "
-
-#: Merges that load the useful classes: a new table, all kinds of clauses, with and without deletion vectors, from
-#: files and with the strategies of small and larger merges.
-_CREATE = (
-    "CREATE TABLE {t} (id BIGINT, day DATE, name STRING) USING delta PARTITIONED BY (day) "
-    "TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
-)
-_MERGES = (
-    "MERGE INTO {t} AS t USING (SELECT * FROM {s} WHERE id < 10) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
-    """MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id
-    WHEN MATCHED AND s.id = 7 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
-    WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE""",
-)
-_SOURCE = "SELECT id, DATE'2026-01-01' + CAST(id % 2 AS INT) AS day, CAST(id AS STRING) AS name FROM range(5, 15)"
-_SETTINGS = ("spark.deltaMerge.smallMergeBytes",)
 
 log = logging.getLogger(__name__)
 
@@ -101,17 +85,14 @@ def make_archive() -> Path:
 
 
 def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
-    """Run :func:`merge_for_classes` with spark-submit like a hook with a local master, and return its output."""
+    """Run the application with spark-submit like a hook with a local master, and return its output."""
     application = folder / "application.py"
-    application.write_text(
-        "import sys\n"
-        "from airflow_delta_merge.runtime.class_archive import merge_for_classes\n"
-        "merge_for_classes(sys.argv[1])\n"
-    )
+    application.write_text(f"import runpy\nrunpy.run_module({_APPLICATION!r}, run_name='__main__')\n")
     beside = Path(sys.executable).parent
     binary = shutil.which("spark-submit") or shutil.which("spark-submit", path=str(beside)) or "spark-submit"
     # The class path must be the same as the hook's, in the same order.
-    command = [binary, "--master", "local[1]", "--driver-class-path", ":".join(jars), str(application), str(folder)]
+    command = [binary, "--master", "local[1]", "--driver-class-path", ":".join(jars)]
+    command += [str(application), str(folder), _PROGRESS]
     environment = os.environ | {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -142,34 +123,6 @@ def _run_telling_progress(command: list[str], environment: Mapping[str, str]) ->
         finally:
             deadline.cancel()
     return process.returncode, "".join(output)
-
-
-def merge_for_classes(folder: str) -> None:
-    """Merge into tables in ``folder``, so that all classes for merges are loaded."""
-    from airflow_delta_merge import engine
-    from airflow_delta_merge.job.session import start_session
-
-    spark: SparkSession = start_session()
-    try:
-        source = f"{folder}/source"
-        _tell("Spark is running.")
-        spark.sql(_SOURCE).write.parquet(source)
-        merges = 3 * len(_MERGES)
-        for number, vectors in enumerate(("false", "true", "false")):
-            table = f"delta.`{folder}/table{number}`"
-            spark.sql(_CREATE.format(t=table, vectors=vectors))
-            for nth, merge in enumerate(_MERGES, number * len(_MERGES) + 1):
-                _tell(f"Merge {nth} of {merges}.")
-                engine.merge_sql(spark, merge.format(t=table, s=f"parquet.`{source}`"))
-            for name in _SETTINGS:
-                spark.conf.set(name, "0")
-    finally:
-        spark.stop()
-    _tell("The merges are done. Java writes the archive, about 200 MB.")
-
-
-def _tell(what: str) -> None:
-    print(f"{_PROGRESS}{what}", flush=True)
 
 
 def main() -> int:

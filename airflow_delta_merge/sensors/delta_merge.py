@@ -129,18 +129,23 @@ class DeltaMergeSensor(TableLogSensor):
         }
         by_task = {"execution_delta": execution_delta, "execution_date_fn": execution_date_fn}
         for name in [name for name, value in by_log.items() if value is not None and path is None]:
-            raise ValueError(f"{name} goes with path.")
+            raise ValueError(f"{name} needs path. Set path, or remove {name}.")
         for name in [name for name, value in by_task.items() if value is not None and path is not None]:
-            raise ValueError(f"{name} goes without path, as a log knows runs by their ids: give external_run_id.")
+            raise ValueError(
+                f"{name} is not available with path, because a table's log has only the ids of runs. Set "
+                "external_run_id instead."
+            )
         if sum(given is not None for given in (execution_delta, execution_date_fn, external_run_id)) > 1:
-            raise ValueError("Give only one of execution_delta, execution_date_fn and external_run_id.")
+            raise ValueError("execution_delta, execution_date_fn and external_run_id exclude each other. Set only one.")
         if condition is not None and not callable(condition):
-            raise ValueError(f"condition is a callable that takes the MergeResult, not {type(condition).__name__}.")
+            raise ValueError(f"condition must be a callable that takes the MergeResult, got {condition!r}.")
         moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id, path)
         if external_task_id == self.task_id and all(given is None for given in moments):
-            raise ValueError(f"The sensor {self.task_id!r} waits for itself: let external_task_id name the merge.")
+            raise ValueError(
+                f"The sensor {self.task_id!r} waits for itself. Set external_task_id to the task that merges."
+            )
         if isinstance(map_index, str) and not re.search(r"\{\{|\d", map_index):
-            raise ValueError(f"map_index is a whole number or a template of one, not {map_index!r}.")
+            raise ValueError(f"map_index must be a whole number or a template of one, got {map_index!r}.")
         self.external_task_id = external_task_id
         self.external_dag_id = external_dag_id
         self.map_index = map_index
@@ -165,13 +170,13 @@ class DeltaMergeSensor(TableLogSensor):
         if self.path is not None:
             return self._poke_log(context)
         dag_id = self.external_dag_id or context["ti"].dag_id
-        wanted = self._wanted_runs(context, dag_id)
+        awaited = self._awaited_runs(context, dag_id)
         states = task_states(
-            context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **wanted
+            context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **awaited
         )
         instances = [(run_id, name, state) for run_id, of_run in states.items() for name, state in of_run.items()]
         self._check_not_lost(dag_id, instances)
-        runs_missing = len(states) < max(len(runs) for runs in wanted.values())
+        runs_missing = len(states) < max(len(runs) for runs in awaited.values())
         if runs_missing or any(state != TaskInstanceState.SUCCESS for _, _, state in instances):
             self.log.info("Waiting for %s.%s: %s", dag_id, self.external_task_id, dict(states) or "no such run yet")
             return PokeReturnValue(is_done=False)
@@ -229,24 +234,26 @@ class DeltaMergeSensor(TableLogSensor):
             result = MergeResult.from_dict(found["result"])
             self._check_conditions(who, result)
             return result.to_dict()
-        lost = f"The merge {who} is committed, but what it recorded is no longer in the table's log"
+        lost = f"The merge {who} is committed, but its record is no longer in the table's log"
         if self.at_least or self.at_most or self.condition is not None:
-            self._give_up(f"{lost}, so its numbers can't be looked at: wait for it without conditions.")
+            self._give_up(
+                f"{lost}, so its counts can't be checked. Remove the sensor's conditions to wait only for the commit."
+            )
         self.log.warning("%s, so there is no XCom.", lost)
         return None
 
-    def _wanted_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
-        """The wanted runs, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
+    def _awaited_runs(self, context: Context, dag_id: str) -> dict[str, list[Any]]:
+        """The awaited runs, as an argument of :func:`~airflow_delta_merge.sensors.other_tasks.task_states`."""
         if self.external_run_id is not None:
             return {"run_ids": [self.external_run_id]}
         if dag_id == context["ti"].dag_id and self.execution_delta is None and self.execution_date_fn is None:
             if not context["dag"].has_task(self.external_task_id):
-                self._give_up(f"The DAG {dag_id} has no task {self.external_task_id!r}: mend external_task_id.")
+                self._give_up(f"The DAG {dag_id} has no task {self.external_task_id!r}. Correct external_task_id.")
             return {"run_ids": [context["ti"].run_id]}
         logical_date = context.get("logical_date")
         if logical_date is None:
             self._give_up(
-                f"This run has no logical date, so the run of {dag_id} that belongs to it cannot be told: give "
+                f"This run has no logical date, so it does not determine the run of {dag_id} to wait for. Set "
                 "external_run_id."
             )
         if self.execution_delta is not None:
@@ -267,8 +274,8 @@ class DeltaMergeSensor(TableLogSensor):
         for run_id, name, state in instances:
             if state in _LOST_STATES:
                 self._give_up(
-                    f"The merge {dag_id}.{name} (run {run_id}) is {state}, so it has no result to wait for: look at "
-                    "its log, clear it when it is mended, and this sensor with it."
+                    f"The merge {dag_id}.{name} (run {run_id}) is {state}, so it has no result. Fix the cause, which "
+                    "its log shows, then clear the merge and this sensor."
                 )
 
     def _read_results(self, context: Context, dag_id: str, run_id: str, name: str) -> list[MergeResult]:
@@ -283,8 +290,8 @@ class DeltaMergeSensor(TableLogSensor):
             return [MergeResult.from_dict(each) for each in values]
         except MergeResultError as error:
             self._give_up(
-                f"{dag_id}.{name} (run {run_id}) has succeeded, but its XCom can't be read as a merge's result: "
-                f"{error} Let external_task_id name a DeltaMergeOperator that has do_xcom_push on."
+                f"{dag_id}.{name} (run {run_id}) has succeeded, but its XCom is not a merge's result: {error} Set "
+                "external_task_id to a DeltaMergeOperator with do_xcom_push=True."
             )
 
     def _check_conditions(self, who: str, result: MergeResult) -> None:
@@ -295,7 +302,7 @@ class DeltaMergeSensor(TableLogSensor):
             for name, bound in bounds.items():
                 value = _count(result, name)
                 if value is None or not is_met(value, bound):  # not counted is not met
-                    self._give_up(f"The merge {who} has {name} = {value}, but {word} {bound} is asked for.")
+                    self._give_up(f"The merge {who} has {name} = {value}, but must have {word} {bound}.")
         if self.condition is not None and not self.condition(result):
             called = getattr(self.condition, "__name__", repr(self.condition))
             self._give_up(f"The merge {who} does not meet the condition {called}: {result.to_json()}")
@@ -316,10 +323,10 @@ def _count(result: MergeResult, name: str) -> int | None:
 
 def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, int]:
     if bounds is not None and not isinstance(bounds, Mapping):
-        raise ValueError(f'{argument} is a dict like {{"num_inserted_rows": 1}}, not {bounds!r}.')
+        raise ValueError(f'{argument} must be a dict like {{"num_inserted_rows": 1}}, got {bounds!r}.')
     for name, bound in (bounds or {}).items():
         if name not in COUNTS and not str(name).startswith(_EXPECTATION):
-            raise ValueError(f"{argument} names {name!r}, which no merge reports; it reports: {', '.join(COUNTS)}.")
+            raise ValueError(f"{argument} has the unknown count {name!r}. Known are: {', '.join(COUNTS)}.")
         if not isinstance(bound, int) or isinstance(bound, bool):
-            raise ValueError(f"{argument} wants whole numbers, but {name} is {bound!r}.")
+            raise ValueError(f"{argument}[{name!r}] must be a whole number, got {bound!r}.")
     return dict(bounds or {})

@@ -69,7 +69,7 @@ class DeltaTableSensor(TableLogSensor):
         self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
         if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
-            raise ValueError(f"version is a whole number or a template of one, not {version!r}.")
+            raise ValueError(f"version must be a whole number or a template of one, got {version!r}.")
         if updated_since is not None and "{{" not in updated_since:
             moment(updated_since)
 

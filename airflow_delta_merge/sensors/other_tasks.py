@@ -39,17 +39,17 @@ def task_states(
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
 
-    wanted: list[ColumnElement[bool]] = [TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id]
+    conditions: list[ColumnElement[bool]] = [TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id]
     if map_index is not None:
-        wanted.append(TaskInstance.map_index == map_index)
+        conditions.append(TaskInstance.map_index == map_index)
     if run_ids is not None:
-        wanted.append(TaskInstance.run_id.in_(run_ids))
+        conditions.append(TaskInstance.run_id.in_(run_ids))
     if logical_dates is not None:
-        wanted.append(DagRun.logical_date.in_(logical_dates))
+        conditions.append(DagRun.logical_date.in_(logical_dates))
     states = {}
     with create_session() as session:
         columns = (TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
-        for run_id, index, state in session.query(*columns).join(TaskInstance.dag_run).filter(*wanted):
+        for run_id, index, state in session.query(*columns).join(TaskInstance.dag_run).filter(*conditions):
             name = task_id if index < 0 else f"{task_id}_{index}"
             states.setdefault(run_id, {})[name] = state
     return states

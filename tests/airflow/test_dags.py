@@ -146,8 +146,8 @@ def test_gates_give_up_on_a_merge_that_is_lost(dags: dict[str, Any], capfd: pyte
     assert states["soft_gate"] == "skipped"
     said = capfd.readouterr().out
     for task, state in {"failing": "failed", "after_failing": "upstream_failed", "skipped": "skipped"}.items():
-        assert re.search(rf"The merge gate_lost.{task} \(run .*\) is {state}, so it has no result to wait for", said)
-    assert re.search(r"gate_lost.no_merge \(run .*\) has succeeded, but its XCom can't be read", said)
+        assert re.search(rf"The merge gate_lost.{task} \(run .*\) is {state}, so it has no result", said)
+    assert re.search(r"gate_lost.no_merge \(run .*\) has succeeded, but its XCom is not a merge's result", said)
     assert "has no task 'missing'" in said
     assert "Sensor has timed out" not in said
 

@@ -130,12 +130,12 @@ def test_the_function_returns_a_whole_merge(whole: MergeConfig | MergeStatement,
 @pytest.mark.parametrize(
     ("returned", "parts", "sentence"),
     [
-        (None, PARTS, "The function <lambda> returned None, but it is to return the source: a query"),
-        (7, PARTS, "returned a value of type int, but it is to return the source"),
-        ([1, 2], PARTS, "type list, but it is to return the source"),
-        ("", PARTS, "type str, but there is nothing to merge in an empty one"),
+        (None, PARTS, "The function <lambda> returned None, but it must return the source: a query"),
+        (7, PARTS, "returned a value of type int, but it must return the source"),
+        ([1, 2], PARTS, "type list, but it must return the source"),
+        ("", PARTS, "type str, but an empty one has no source to merge"),
         (WHOLE, PARTS, "type MergeConfig, but with target, on and clauses in the decorator"),
-        ("db.s", {}, "type str, but without target, on, clauses in the decorator it is to return a MergeConfig"),
+        ("db.s", {}, "type str, but without target, on, clauses in the decorator it must return a MergeConfig"),
         ({"path": "/in", "optoins": {}}, PARTS, "source has unknown keys: optoins"),
     ],
     ids=[
@@ -167,13 +167,13 @@ def source() -> str:
 @pytest.mark.parametrize(
     ("function", "parts", "sentence"),
     [
-        (source, {"on": ["id"]}, "target and pattern, or none of them .* there is no target, clauses"),
-        (source, {"fail_if": ["num_deleted_rows > 1"], "null_safe": True}, "leave out null_safe, fail_if too"),
-        (source, PARTS | {"source": "db.s"}, "source returns what is merged: leave source out"),
-        (source, {"sql": "MERGE INTO t USING s"}, "leave sql out"),
+        (source, {"on": ["id"]}, r"lacks target, clauses\. Set .* target and pattern, or none"),
+        (source, {"fail_if": ["num_deleted_rows > 1"], "null_safe": True}, "Remove null_safe, fail_if, too"),
+        (source, PARTS | {"source": "db.s"}, "source returns what to merge. Remove source from the decorator"),
+        (source, {"sql": "MERGE INTO t USING s"}, "Remove sql from the decorator"),
         (source, PARTS | {"clauses": [when_matched_delete(), when_matched_update_all()]}, "could never apply"),
         (source, PARTS | {"on": "id"}, r"write on=\['id'\]"),
-        (source, PARTS | {"fail_if": {"deleted_rows": 1}}, "none of"),
+        (source, PARTS | {"fail_if": {"deleted_rows": 1}}, "unknown count"),
         (awaited, PARTS, "awaited is async"),
     ],
     ids=[
@@ -245,5 +245,5 @@ def test_expectations_go_with_the_merge_and_lineage_knows_the_source(merged: lis
     assert [each.name for each in lineage.inputs] == ["/in/day.parquet"]
     with pytest.raises(MergeConfigError, match="unknown keys: unqiue"):
         task.delta_merge(**PARTS, expect_source={"unqiue": ["id"]})
-    with pytest.raises(MergeConfigError, match="leave out expect_source too"):
+    with pytest.raises(MergeConfigError, match="Remove expect_source, too"):
         decorated(day, expect_source={"unique": ["id"]})

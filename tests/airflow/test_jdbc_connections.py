@@ -113,7 +113,9 @@ def test_what_gives_no_url_is_refused(monkeypatch: pytest.MonkeyPatch, parts: di
 
 
 def test_a_missing_connection_fails_before_spark_starts() -> None:
-    with pytest.raises(DeltaMergeException, match="There is no Airflow connection 'shop', which the source names"):
+    with pytest.raises(
+        DeltaMergeException, match=r"Airflow connection 'shop'\. Create it, or correct the source's conn_id"
+    ):
         DeltaMergeHook().merge(MergeConfig(source=SOURCE, **MERGE))
 
 

@@ -51,7 +51,7 @@ def operator(*merges: Any, **arguments: Any) -> DeltaMergeOperator:
         ([{"target": "t"}], {}, "Merge 1 of merges: A merge needs"),
         ([{"sql": STATEMENT, "on": ["id"]}], {}, "sql is the whole statement; leave out on"),
         ([{"sql": "SELECT 1"}], {}, "MERGE INTO statement"),
-        ([{**GOOD, "on_empty_source": "ignore"}], {}, "it can be: merge, skip, fail"),
+        ([{**GOOD, "on_empty_source": "ignore"}], {}, "on_empty_source must be one of merge, skip, fail"),
         ([{**GOOD, "window": {"columns": "at"}}], {}, "Merge 1 of merges: The merge window has unknown keys: columns"),
         ([7], {}, "a dict of arguments or a MergeConfig, got 7"),
     ],
@@ -71,7 +71,7 @@ def test_a_single_merge_is_no_list_of_merges(merges: Any) -> None:
 def test_a_function_says_itself_what_is_merged() -> None:
     from airflow_delta_merge.decorators.delta_merge import delta_merge_task
 
-    with pytest.raises(MergeConfigError, match="leave merges out of the decorator"):
+    with pytest.raises(MergeConfigError, match="Remove merges from the decorator"):
         delta_merge_task(lambda: "SELECT 1 AS id", merges=[GOOD])
 
 

@@ -105,8 +105,8 @@ def test_a_record_is_found_behind_many_commits(path: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
-        ({"at_least": {"num_inserted_rows": 4}}, "num_inserted_rows = 3, but at least 4 is asked for"),
-        ({"at_most": {"num_updated_rows": 6}}, "num_updated_rows = 7, but at most 6"),
+        ({"at_least": {"num_inserted_rows": 4}}, "num_inserted_rows = 3, but must have at least 4"),
+        ({"at_most": {"num_updated_rows": 6}}, "num_updated_rows = 7, but must have at most 6"),
         ({"condition": lambda result: result.version == 2}, "does not meet the condition"),
     ],
     ids=readable,
@@ -123,7 +123,7 @@ def test_its_numbers_are_looked_at(path: str, conditions: dict[str, Any], said: 
 def test_a_record_that_is_gone_has_no_numbers(path: str) -> None:
     commit(path, application_id(**RUN), metadata="")
     assert look(path) is None
-    with pytest.raises(AirflowFailException, match="no longer in the table's log, so its numbers can't be looked at"):
+    with pytest.raises(AirflowFailException, match="no longer in the table's log, so its counts can't be checked"):
         look(path, at_least={"num_inserted_rows": 1})
 
 
@@ -168,10 +168,10 @@ def test_the_deferrable_default_applies_only_with_a_path(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"path": None, "deferrable": True}, "deferrable goes with path"),
-        ({"path": None, "namespace": "other"}, "namespace goes with path"),
-        ({"path": None, "storage_options": {}}, "storage_options goes with path"),
-        ({"execution_date_fn": lambda date: date}, "execution_date_fn goes without path"),
+        ({"path": None, "deferrable": True}, "deferrable needs path"),
+        ({"path": None, "namespace": "other"}, "namespace needs path"),
+        ({"path": None, "storage_options": {}}, "storage_options needs path"),
+        ({"execution_date_fn": lambda date: date}, "execution_date_fn is not available with path"),
     ],
     ids=readable,
 )

@@ -215,9 +215,9 @@ def test_a_dry_run_counts_and_keeps_none(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("price > 0", "the condition of positive can't be told"),
-        ("amount + 1", "the condition of positive can't be told"),
-        ("max(amount) > 0", "the condition of positive can't be told"),
+        ("price > 0", "the condition of positive is invalid"),
+        ("amount + 1", "the condition of positive is invalid"),
+        ("max(amount) > 0", "the condition of positive is invalid"),
     ],
 )
 def test_a_condition_that_is_none_fails_before_reading(lake: Lake, condition: str, said: str) -> None:

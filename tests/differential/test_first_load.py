@@ -20,7 +20,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.engine.inserts import append_rows
-from airflow_delta_merge.engine.merge_into import READ_ONCE
+from airflow_delta_merge.engine.merge_into import NO_MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies import stream_inserts
 from airflow_delta_merge.engine.strategies.stream_inserts import FIRST_LOAD
 from tests.differential.cases import PEOPLE_SOURCE, Case, Table
@@ -116,7 +116,7 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("airflow_delta_merge.engine.merge_into.materialize_source", None)
     result = merged(spark, tmp_path / "t")
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", FIRST_LOAD)
-    assert (result.source_storage_level, result.source_materialization_reason) == ("", READ_ONCE)
+    assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)
     assert (result.metrics["numSourceRows"], result.num_inserted_rows) == (4, 4)
     assert (result.num_files_before_skipping, result.num_candidate_files, result.num_touched_files) == (0, 0, 0)
     assert "source" not in result.durations_ms

@@ -20,7 +20,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge, merge_sql, plan
-from airflow_delta_merge.engine.merge_into import READ_ONCE
+from airflow_delta_merge.engine.merge_into import NO_MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies import stream_inserts
 from airflow_delta_merge.engine.strategies.stream_inserts import LARGE_SOURCE, SMALL_TABLE
 from tests.differential.both_engines import merged_as_by_the_builtin
@@ -80,7 +80,7 @@ def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("airflow_delta_merge.engine.merge_into.materialize_source", None)
     result = inserted(spark, table_of(spark, tmp_path, rows=100))
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", SMALL_TABLE)
-    assert (result.source_storage_level, result.source_materialization_reason) == ("", READ_ONCE)
+    assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)
     assert (result.metrics["numSourceRows"], result.metrics["operationNumSourceRows"]) == (10, 10)
     assert result.num_inserted_rows == 5
     assert result.num_candidate_files == result.num_files_before_skipping > 0
@@ -194,7 +194,7 @@ def test_a_large_source_whose_keys_may_be_in_any_file_is_not_kept(
     with session_settings(spark, {**LARGE, **settings}):
         result = merged_as_by_the_builtin(spark, tmp_path / "t", tmp_path / "merged", merge)
     assert (result.executor_reason == LARGE_SOURCE) is is_read_once
-    assert (result.source_materialization_reason == READ_ONCE) is is_read_once
+    assert (result.source_materialization_reason == NO_MATERIALIZATION_REASON) is is_read_once
     assert result.num_inserted_rows > 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.merge_into import OWN_REASON
+from airflow_delta_merge.engine.merge_into import MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies.two_phase import ClassicMergeExecutor
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
@@ -55,7 +55,10 @@ def test_a_source_that_delta_trusts_is_kept_for_this_engines_own_reason(
     spark: SparkSession, table: str, delta_source: str
 ) -> None:
     result = merge_sql(spark, MERGE.format(t=table, s=delta_source))
-    assert (result.source_materialization_reason, result.source_storage_level) == (OWN_REASON, "MEMORY_AND_DISK")
+    assert (result.source_materialization_reason, result.source_storage_level) == (
+        MATERIALIZATION_REASON,
+        "MEMORY_AND_DISK",
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_a_source_that_delta_trusts_is_kept_for_this_engines_own_reason(
     [
         ({}, "materializeNonDeterministicSourceNonDelta"),
         ({SETTING: "all"}, "materializeAll"),
-        ({SETTING: "none"}, OWN_REASON),
+        ({SETTING: "none"}, MATERIALIZATION_REASON),
     ],
     ids=["auto", "all", "none"],
 )

@@ -115,7 +115,7 @@ def test_the_command_shows_the_same(tables: dict[str, MergedTable]) -> None:
     assert [commit["rows"]["updated"] for commit in told["commits"]] == [500, 500, 500, 400, None]
     assert [advice["versions"] for advice in told["advice"]] == [[4, 3, 2], [4, 3, 2]]
     shown = on_a_terminal("history", stock.path)
-    assert "- Set update_only_changed=True: it would have spared 3 rewrites of files." in shown
+    assert "- Set update_only_changed=True. It would have avoided 3 rewrites of files." in shown
     assert "docs/how_to/advice.md#update-only-changed" in shown
 
 

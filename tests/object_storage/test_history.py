@@ -43,7 +43,7 @@ def test_access_by_a_file(path: str, tmp_path: Path) -> None:
     assert told["commit"]["files"]["added"] == 1
     options.write_text('{"AWS_REGION": 1}')
     done = run("show", path, "11", "--storage-options", options)
-    assert (done.returncode, done.stderr.strip().endswith("are no JSON object of texts.")) == (1, True)
+    assert (done.returncode, done.stderr.strip().endswith("must be a JSON object of strings.")) == (1, True)
 
 
 def test_a_connection_that_leads_to_no_store(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_a_connection_that_leads_to_no_store(path: str, monkeypatch: pytest.Monk
     assert "has type 'http', which is not for a store" in done.stderr
     assert "Traceback" not in done.stderr
     done = run("history", path, "--conn-id", "nobody")
-    assert (done.returncode, "There is no Airflow connection 'nobody'." in done.stderr) == (1, True)
+    assert (done.returncode, "There is no Airflow connection 'nobody'. Create it" in done.stderr) == (1, True)
 
 
 def test_a_table_that_is_not_there_and_a_store_that_is_gone(path: str, tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_an_aws_connection_that_cannot_be_followed_fails_at_once(bucket: str, mo
 
 
 def test_it_goes_with_a_path() -> None:
-    with pytest.raises(ValueError, match="aws_conn_id goes with path"):
+    with pytest.raises(ValueError, match="aws_conn_id needs path"):
         DeltaMergeSensor(task_id="wait", external_task_id="merge", aws_conn_id="my_lake")

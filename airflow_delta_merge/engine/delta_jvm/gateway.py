@@ -311,7 +311,7 @@ def without_call_sites() -> Iterator[None]:
     try:
         yield
     finally:
-        _call_sites.tell_again()
+        _call_sites.restore()
 
 
 class _CallSites:
@@ -331,7 +331,7 @@ class _CallSites:
             self._users += 1
             setattr(pyspark_errors, self._setting, False)
 
-    def tell_again(self) -> None:
+    def restore(self) -> None:
         with self._lock:
             self._users -= 1
             if not self._users:

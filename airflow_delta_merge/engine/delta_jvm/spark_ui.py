@@ -49,7 +49,7 @@ def shown_in_spark_ui(gateway: Gateway, statement: ResolvedMerge, *, is_dry_run:
         metrics.postDriverMetricUpdates(context.sc(), str(number), values)
         ended = _ended(gateway, statement, number, failure)
         if not is_dry_run:
-            _tell_query_listeners(gateway, ended, statement, duration, failure)
+            _notify_query_listeners(gateway, ended, statement, duration, failure)
         _post(gateway, ended)
 
 
@@ -81,7 +81,7 @@ def _ended(gateway: Gateway, statement: ResolvedMerge, number: int, failure: Bas
     return ended(*versions.of_execution(gateway, statement.execution, arguments, begins=False))
 
 
-def _tell_query_listeners(
+def _notify_query_listeners(
     gateway: Gateway, ended: JavaObject, statement: ResolvedMerge, duration: int, failure: BaseException | None
 ) -> None:
     """Add the fields that Spark's bus passes to each ``QueryExecutionListener``; it skips executions without a name.

@@ -25,9 +25,9 @@ def merge_by_builtin(merge: StartedMerge) -> Outcome:
     metrics.read_back()
     values = metrics.values
     try:
-        check_source(merge.guards, values["numSourceRows"])
+        check_source(merge.options.guards, values["numSourceRows"])
         changes = FoundChanges(lambda: values["numTargetRowsInserted"], touched.count, touched.num_bytes)
-        check_guards(merge.gateway, transaction, values, merge.guards, changes)
+        check_guards(merge.gateway, transaction, values, merge.options.guards, changes)
     except BaseException:
         transaction.discard(written)
         raise

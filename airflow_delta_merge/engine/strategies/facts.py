@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.guards import NO_GUARDS
+from airflow_delta_merge.config import MergeGuards
 from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
-from airflow_delta_merge.engine.pruning import tells_files_apart
+from airflow_delta_merge.engine.pruning import keys_separate_files
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
@@ -124,8 +124,8 @@ def facts_before(merge: StartedMerge) -> Facts:
     transaction, statement, settings = merge.transaction, merge.statement, merge.settings
     table_files, table_bytes = transaction.files.table_size
     facts = Facts(
-        has_guards=merge.guards != NO_GUARDS,
-        limits_changes=bool(merge.guards.fail_if),
+        has_guards=merge.options.guards != MergeGuards(),
+        limits_changes=bool(merge.options.guards.fail_if),
         shortcuts=settings.shortcuts,
         small_merge_bytes=settings.small_merge_bytes,
         broadcast_bytes=settings.broadcast_bytes,
@@ -135,7 +135,7 @@ def facts_before(merge: StartedMerge) -> Facts:
         only_inserts=merge.only_inserts,
         inserts_all=any(clause.condition is None for clause in merge.insert_clauses),
         takes_all_by=frozenset(each.action for each in merge.clauses_of("matched") if each.condition is None),
-        update_only_changed=merge.update_only_changed,
+        update_only_changed=merge.options.update_only_changed,
         has_equality=bool(statement.equalities),
         is_partition_a_key=any(key.target_name in transaction.partition_columns for key in statement.equalities),
         deletion_vectors=transaction.writes_deletion_vectors,
@@ -161,7 +161,7 @@ def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
         )
     if not facts.is_source_large:
         return facts
-    return replace(facts, keys_in_any_file=not tells_files_apart(statement, merge.transaction))
+    return replace(facts, keys_in_any_file=not keys_separate_files(statement, merge.transaction))
 
 
 def facts_after(facts: Facts, merge: MergeContext) -> Facts:

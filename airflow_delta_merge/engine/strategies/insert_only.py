@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _MANY_ROWS = 100_000
 
 NO_CANDIDATES = "only insert clauses, and no file can hold a match: the source is appended without a join"
-JOINED = "only insert clauses: the source is joined with the candidate files and appended"
-BROADCAST = "only insert clauses: the source is broadcast to the candidate files and appended"
+JOIN_REASON = "only insert clauses: the source is joined with the candidate files and appended"
+BROADCAST_REASON = "only insert clauses: the source is broadcast to the candidate files and appended"
 
 
 class InsertOnly:
@@ -42,7 +42,7 @@ class InsertOnly:
             return None
         if facts.candidate_files == 0 or facts.source_rows == 0:
             return NO_CANDIDATES
-        return BROADCAST if facts.source_is_broadcast else JOINED
+        return BROADCAST_REASON if facts.source_is_broadcast else JOIN_REASON
 
     def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
         unmatched, reason = _unmatched(merge, reason)
@@ -64,8 +64,8 @@ def _unmatched(merge: MergeContext, reason: str) -> tuple[DataFrame, str]:
     if reason == NO_CANDIDATES:
         return source.frame, reason
     target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates))
-    if reason == JOINED or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
-        return source.frame.join(target, filtered_condition(merge), "left_anti"), JOINED
+    if reason == JOIN_REASON or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
+        return source.frame.join(target, filtered_condition(merge), "left_anti"), JOIN_REASON
     matched = target.join(source.for_join(), filtered_condition(merge), "inner").select(
         F.col(merge.names.source_row_id).alias(merge.names.matched_row_id)
     )

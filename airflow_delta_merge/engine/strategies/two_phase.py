@@ -66,7 +66,7 @@ class TwoPhase:
             if merge.insert_clauses:
                 explained["inserted rows"] = counted_inserts(merge, classic.unmatched_rows(touched))
             plans = {name: merge.gateway.explained(rows) for name, rows in explained.items()} if explain else {}
-            return Preview(classic.told(touched), touched.files.count, touched.files.num_bytes, plans)
+            return Preview(classic.reason(touched), touched.files.count, touched.files.num_bytes, plans)
         finally:
             touched.release()
 
@@ -75,7 +75,7 @@ class TwoPhase:
         with merge.recorded("findTouchedFiles"):
             touched = classic.find_touched_files()
         try:
-            reason = classic.told(touched)
+            reason = classic.reason(touched)
             count_rows(merge, touched.files, touched.rows_of_clause)
             _log.info("%s pairs match; %s", touched.num_pairs, reason)
             check_changes(merge, lambda: classic.unmatched_rows(touched), touched.files)
@@ -220,7 +220,7 @@ class ClassicMergeExecutor:
             return False
         return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
 
-    def told(self, touched: TouchedFiles) -> str:
+    def reason(self, touched: TouchedFiles) -> str:
         """How this merge works and why, in one sentence."""
         if not touched.files.count:
             return untouched_reason(self._merge)

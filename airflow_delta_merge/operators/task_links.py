@@ -1,0 +1,36 @@
+"""Keeps the links that a task learned while it ran."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def kept_at_the_end(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
+    """Store the links that a task learned, however it ends, and no others.
+
+    :param operator: has the addresses by the links' XCom keys in its ``link_addresses``.
+    """
+    try:
+        yield
+    finally:
+        known = [link for link in operator.operator_extra_links if link.xcom_key in operator.link_addresses]
+        operator.operator_extra_links = known  # Airflow 3 keeps an XCom for each
+        if not AIRFLOW_V_3_0_PLUS:
+            try:
+                for key, address in operator.link_addresses.items():
+                    context["ti"].xcom_push(key=key, value=address)
+            except Exception:  # a link must not fail the merge
+                log.warning("The links of this task could not be stored.", exc_info=True)
