@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COPIED = "which are copied without these rows"
+REWRITTEN = "which are rewritten"
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 COLUMNS = (
     "id",
@@ -131,8 +132,9 @@ def test_an_empty_value_of_a_partition_becomes_null_as_by_the_builtin(
     edit_log(path, edit)
     merge = "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
     with caplog.at_level("INFO", "airflow_delta_merge"):
-        merged_as_by_the_builtin(spark, path, tmp_path, merge)
+        result = merged_as_by_the_builtin(spark, path, tmp_path, merge)
     assert "its partition has an empty value" in caplog.text
+    assert REWRITTEN in result.executor_reason
 
 
 def test_statistics_of_copies_have_numbers_as_delta_writes_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -181,6 +183,7 @@ def test_spark_rewrites_what_arrow_fails_to_copy(
     live = {Path(uri).name for uri in DeltaTable(str(tmp_path / "ours")).file_uris()}
     assert left == before | live, "neither half copies nor what Spark wrote beside them is left"
     assert (result.num_updated_rows, result.num_inserted_rows) == (2, 1)
+    assert REWRITTEN in result.executor_reason
 
 
 _KILLED = """

@@ -75,11 +75,11 @@ class TwoPhase:
         with merge.recorded("findTouchedFiles"):
             touched = classic.find_touched_files()
         try:
-            reason = classic.reason(touched)
             count_rows(merge, touched.files, touched.rows_of_clause)
-            _log.info("%s pairs match; %s", touched.num_pairs, reason)
+            _log.info("%s pairs match; %s", touched.num_pairs, classic.reason(touched))
             check_changes(merge, lambda: classic.unmatched_rows(touched), touched.files)
-            return Outcome(classic.write_all_changes(touched), reason, touched.files.count)
+            actions, written = classic.write_all_changes(touched)
+            return Outcome(actions, classic.reason(written), touched.files.count)
         finally:
             touched.release()
 
@@ -173,29 +173,34 @@ class ClassicMergeExecutor:
             rows[0] = sum(counts.matched_rows for counts in found)
         return tuple(rows)
 
-    def write_all_changes(self, touched: TouchedFiles) -> JavaObject:
+    def write_all_changes(self, touched: TouchedFiles) -> tuple[JavaObject, TouchedFiles]:
         """Write the new versions of rows and the inserted rows, and remove the old versions.
 
         The metrics of :func:`~airflow_delta_merge.engine.changes.count_rows` must have been set before.
 
-        :return: JVM sequence of file actions: files added, and files removed or given a deletion vector.
+        :return: JVM sequence of file actions (files added, and files removed or given a deletion vector), and the
+            touched files as they were written: files that could not be copied were rewritten.
         """
         merge = self._merge
         if not touched.files.count:
-            return write_inserts_alone(merge, lambda: self.unmatched_rows(touched))
+            return write_inserts_alone(merge, lambda: self.unmatched_rows(touched)), touched
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
             with merge.recorded(write_step(merge)):
-                added = self._write_rows(touched) if self._deletion_vectors else self._write_or_copy(touched)
+                added, written = self._write(touched)
                 self._set_added(touched, added)
             if self._deletion_vectors:
                 with merge.recorded("writeDeletionVectors"):
-                    return merge.gateway.concat(added, self._mark_rows(touched))
-            return merge.gateway.concat(added, remove_files(merge, touched.files))
+                    return merge.gateway.concat(added, self._mark_rows(touched)), written
+            return merge.gateway.concat(added, remove_files(merge, touched.files)), written
 
-    def _write_or_copy(self, touched: TouchedFiles) -> JavaObject:
-        """Copy the touched files natively and write only new rows, or let Spark rewrite the files in full."""
-        written = self._write_beside_copies(touched) if touched.keeps_rest else None
-        return self._write_rows(replace(touched, keeps_rest=False)) if written is None else written
+    def _write(self, touched: TouchedFiles) -> tuple[JavaObject, TouchedFiles]:
+        """Write only new rows if the rest stays or can be copied natively, else let Spark rewrite the files in full."""
+        if touched.keeps_rest and not self._deletion_vectors:
+            added = self._write_beside_copies(touched)
+            if added is not None:
+                return added, touched
+            touched = replace(touched, keeps_rest=False)
+        return self._write_rows(touched), touched
 
     def _write_beside_copies(self, touched: TouchedFiles) -> JavaObject | None:
         """Write new rows while the touched files are copied; None if they can't be copied, with nothing left behind.
@@ -255,7 +260,7 @@ class ClassicMergeExecutor:
         if merge.insert_clauses:
             inserted = self._inserted(touched, tracking)
         is_nothing = rows is None and inserted is None
-        return merge.gateway.seq([]) if is_nothing else self._write(touched, rows, inserted)
+        return merge.gateway.seq([]) if is_nothing else self._write_frames(touched, rows, inserted)
 
     def _set_added(self, touched: TouchedFiles, actions: JavaObject) -> None:
         """Set the metrics of added files, including copies."""
@@ -272,7 +277,7 @@ class ClassicMergeExecutor:
             input_bytes=merge.source.num_bytes * most_rows // max(1, merge.source.num_rows),
         )
 
-    def _write(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
+    def _write_frames(self, touched: TouchedFiles, rows: DataFrame | None, inserted: DataFrame | None) -> JavaObject:
         merge, files = self._merge, touched.files
         if rows is not None and not touched.keeps_rest:
             # Several pairs may share one source row, so this is an estimate.
