@@ -3,7 +3,7 @@
 The log holds each column's least and greatest value per file, as the file's writer wrote them. Writers round, cut and
 replace values when they write JSON. Values from the source are also converted between the JVM and Python. So ranges
 and bounds are compared with a margin that covers what writers are known to do. Types for which no margin is safe leave
-no file out. ``docs/strategies.md`` lists what was checked for each writer.
+no file out. ``docs/developers/trusted_bounds.md`` lists what was checked for each writer.
 
 Values are compared in these forms: whole numbers as they are, dates as days and timestamps as microseconds since 1970,
 decimals as ``Decimal``, texts as texts.
