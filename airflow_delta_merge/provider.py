@@ -68,6 +68,12 @@ _CONNECTION_TYPE = {
             "can't refuse the second one.",
             "schema": {"type": ["boolean", "null"]},
         },
+        "keep_warm": {
+            "label": "Keep warm",
+            "description": "For how many seconds a local Spark stays after a merge to take the next one; 0 ends it "
+            "with the merge. Goes behind an operator's keep_warm.",
+            "schema": {"type": ["number", "null"]},
+        },
         "namespace": {
             "label": "Namespace",
             "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "
@@ -117,7 +123,7 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "staging",
                         "default": "",
-                    }
+                    },
                 },
             }
         },
