@@ -113,7 +113,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "delta_merge": {
-                "description": "How merges into Delta tables are told apart.",
+                "description": "How merges into Delta tables are told apart, and how their Spark starts.",
                 "options": {
                     "namespace": {
                         "description": "Stands in front of the application id by which a table knows which merges it "
@@ -123,6 +123,14 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "staging",
                         "default": "",
+                    },
+                    "class_archive": {
+                        "description": "Whether the first merge with a local master makes an archive of Java classes "
+                        "in the background, 200 MB beside Delta's jars, from which later ones start sooner.",
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": "False",
+                        "default": "True",
                     },
                 },
             }

@@ -214,6 +214,7 @@ class DeltaMergeHook(BaseHook):
         outcome = self._run_warm(request, keep_warm, on_application) if keep_warm else None
         if outcome is None:
             outcome = self._run_cold(request, on_application)
+        self.preparation.make_class_archive()
         return outcome
 
     def _run_cold(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None) -> JobOutcome:

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import conf as airflow_conf
+
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.jdbc import databases_of, spark_properties
 from airflow_delta_merge.connections.policy import ConnectionPolicy
@@ -25,6 +27,7 @@ from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_m
 from airflow_delta_merge.launch.keeper import KEEPER_PID
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, travelling_modules
+from airflow_delta_merge.runtime.background_archive import start_making
 from airflow_delta_merge.runtime.class_archive import archive_options
 from airflow_delta_merge.runtime.jars import delta_jars
 from airflow_delta_merge.runtime.java import check_java
@@ -84,6 +87,7 @@ class Preparation:
         self.expected_seconds: float | None = None
         self.databases: Mapping[str, JdbcAccess] = {}
         self._arguments = {**arguments, "conn_id": conn_id}
+        self._java_without_archive: int | None = None
 
     @cached_property
     def _connection(self) -> Connection:
@@ -233,11 +237,20 @@ class Preparation:
         staging.write_properties(properties)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
-            submit.java_options += [*archive_options(java_version), *java_options]
+            archive = archive_options(java_version)
+            self._java_without_archive = None if archive else java_version
+            submit.java_options += [*archive, *java_options]
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:
             # Not on the class path: the archive is for one without them.
             submit.add_jars(driver.fetched(submit.spark_home), on_class_path=False)
+
+    def make_class_archive(self) -> None:
+        """Start to make the archive of classes that the prepared merge lacked, unless the configuration forbids it."""
+        if self._java_without_archive is not None and airflow_conf.getboolean(
+            "delta_merge", "class_archive", fallback=True
+        ):
+            start_making(self._java_without_archive)
 
     def _compiler_options(self) -> list[str]:
         """Java's second compiler makes long work fast; what is short ends before that pays off."""
