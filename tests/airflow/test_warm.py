@@ -170,15 +170,14 @@ def test_a_merge_that_fails_says_why_and_leaves_the_others_alone(table: Path) ->
 def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path) -> None:
     one, other = tables.create_table(tmp_path / "one"), tables.create_table(tmp_path / "other")
     _, application = merge(other)
-    code = "import sys; from pathlib import Path; from tests.airflow.conftest import HOME; import tempfile\n"
-    code += "from tests.airflow.test_warm import ENDLESS, merge\nmerge(Path(sys.argv[1]), ENDLESS)"
+    # The same environment makes the same kind, and importing these tests gives them another Airflow.
+    code = "import os, sys; from pathlib import Path; before = dict(os.environ)\n"
+    code += "from tests.airflow.test_warm import ENDLESS, merge\nos.environ.update(before)\n"
+    code += "merge(Path(sys.argv[1]), ENDLESS)"
     said = tmp_path / "said"
     with said.open("w") as out:
-        command = [sys.executable, "-c", code, str(one)]
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        task = subprocess.Popen(
-            command, cwd=os.getcwd(), env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        command = [sys.executable, "-u", "-c", code, str(one)]
+        task = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
     wait_until(lambda: f"Merge: Spark application {application}" in said.read_text() or task.poll() is not None)
     assert task.poll() is None, said.read_text()
     assert not the_kept_spark().end_if_idle()
