@@ -33,7 +33,10 @@ from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.keeper import LOCK
 from airflow_delta_merge.launch.kept_spark import KeptSpark
 from airflow_delta_merge.launch.preparation import Preparation
+from airflow_delta_merge.launch.results import outcome_of
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import stage
+from airflow_delta_merge.launch.warm import WarmMerge
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 from tests.airflow import tables
@@ -298,6 +301,22 @@ def test_what_a_spark_is_started_with_makes_its_kind(
     monkeypatch.chdir(tmp_path)
     others.append(kind(request))
     assert len({here, *others}) == 7
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_merge_whose_spark_is_gone_says_so_and_is_tried_again(table: Path, killed: bool) -> None:
+    merge = WarmMerge(Preparation("spark_default", CONF, {}), JobRequest(merges=config(table)), 60)
+    ours, theirs = socket.socketpair()
+    send(theirs, {"log": "Merge: Spark application local-1"})
+    theirs.close()
+    merge.killed = killed
+    with ours:
+        end = merge._follow(ours, SparkSubmit())
+    with pytest.raises(DeltaMergeException) as caught:
+        outcome_of(end, "t", killed=killed, exactly_once=True, conn_id="spark_default")
+    assert ("Airflow ended this task" if killed else "Its kept Spark ended during the merge") in str(caught.value)
+    assert "If it did commit, the next try finds that in the table's log" in str(caught.value)
+    assert not isinstance(caught.value, AirflowFailException)
 
 
 def test_a_folder_that_others_may_enter_is_refused(
