@@ -158,6 +158,10 @@ class KeeperError(DeltaMergeError):
     """The process that runs a deferred task's Spark application could not be started."""
 
 
+class KeptSparkError(DeltaMergeError):
+    """A Spark application that ``keep_warm`` keeps can't be used as it is set up, or can't be found safely."""
+
+
 class ResourceManagerError(DeltaMergeError):
     """YARN's ResourceManager doesn't answer, or refuses."""
 

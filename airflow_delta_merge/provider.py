@@ -68,6 +68,12 @@ _CONNECTION_TYPE = {
             "can't refuse the second one.",
             "schema": {"type": ["boolean", "null"]},
         },
+        "keep_warm": {
+            "label": "Keep warm",
+            "description": "For how many seconds a local Spark stays after a merge to take the next one; 0 ends it "
+            "with the merge. Goes behind an operator's keep_warm.",
+            "schema": {"type": ["number", "null"]},
+        },
         "namespace": {
             "label": "Namespace",
             "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "
@@ -107,7 +113,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "delta_merge": {
-                "description": "How merges into Delta tables are identified.",
+                "description": "How merges into Delta tables are identified, and how their Spark starts.",
                 "options": {
                     "namespace": {
                         "description": "Stands in front of the application id by which a table knows which merges it "
@@ -117,7 +123,15 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "staging",
                         "default": "",
-                    }
+                    },
+                    "class_archive": {
+                        "description": "Whether the first merge with a local master makes an archive of Java classes "
+                        "in the background, 200 MB beside Delta's jars, from which later ones start sooner.",
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": "False",
+                        "default": "True",
+                    },
                 },
             }
         },

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import cold, iceberg, report, saved, session
+from bench import cold, iceberg, report, saved, session, warm
 from bench.case import Case
 from bench.cases import CASES, QUICK, choose
 from bench.contestants import BuiltIn, Contestant, DeltaRs, Ours, OursWith
@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         iceberg.on_its_spark(options.home, sys.argv[1:] if arguments is None else arguments)
     work = Path(tempfile.mkdtemp(prefix="run-", dir=options.home))
     try:
+        if options.warm:
+            return _run_warm(cases, options, work)
         return _run_cold(cases, options, work) if options.cold else _run(cases, earlier, options, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -129,6 +131,15 @@ def _run_cold(cases: Sequence[Case], options: argparse.Namespace, work: Path) ->
     return 1 if failed else 0
 
 
+def _run_warm(cases: Sequence[Case], options: argparse.Namespace, work: Path) -> int:
+    for case in cases:
+        result = warm.run_warm(
+            case, home=options.home, work=work, scale=options.scale, rounds=options.rounds, num_merges=options.warm
+        )
+        print(f"{case.name}, warm, scale {options.scale:g}", *result.lines(), sep="\n", flush=True)
+    return 0
+
+
 def _command() -> str:
     return shlex.join(["python", "-m", "bench", *sys.argv[1:]])
 
@@ -149,6 +160,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--cold",
         action="store_true",
         help=f"whole tasks: DeltaMergeOperator against SparkSubmitOperator + MERGE (by default {COLD_CASE})",
+    )
+    parser.add_argument(
+        "--warm",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"tasks whose Spark is kept, then N more merges through it (by default {COLD_CASE})",
     )
     parser.add_argument(
         "--merges", type=int, default=1, metavar="N", help="with --cold: so many merges, by ours in one task"
@@ -211,7 +229,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _by_default(options: argparse.Namespace) -> list[str]:
     if options.scaling:
         return [SCALING_GROUP]
-    if options.cold:
+    if options.cold or options.warm:
         return [COLD_CASE]
     if options.quick:
         return list(QUICK)

@@ -102,19 +102,28 @@ _WITH_JARS = "SparkSubmitOperator + MERGE, jars placed"
 _WITH_PACKAGES = "SparkSubmitOperator + MERGE, packages="
 
 
-def _tasks(case: Case, work: Path) -> dict[str, Task]:
+def set_up_airflow(work: Path) -> None:
+    """Give Airflow, which nothing may have imported yet, a home and a connection.
+
+    :param work: the folder of this run.
+    """
     os.environ |= {
         "AIRFLOW_HOME": str(work / "airflow"),
         "AIRFLOW_CONN_SPARK_DEFAULT": _CONNECTION,
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "AIRFLOW__DELTA_MERGE__CLASS_ARCHIVE": "False",  # it would take its processors
         # Where this Python's spark-submit is; ours looks there by itself.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+    logging.getLogger("airflow").setLevel(logging.WARNING)
+
+
+def _tasks(case: Case, work: Path) -> dict[str, Task]:
+    set_up_airflow(work)
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
-    logging.getLogger("airflow").setLevel(logging.WARNING)
     script = work / "merge.py"
     script.write_text(_SCRIPT, encoding="utf-8")
 
@@ -126,7 +135,7 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
         what: dict[str, Any] = {"merges": configs} if len(configs) > 1 else merge
         merged = DeltaMergeOperator(
             task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **what
-        ).execute(_context(last))
+        ).execute(context_of_task(last))
         last[:] = [merged]
 
     def submitting(**arguments: Any) -> Task:
@@ -155,7 +164,7 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
     }
 
 
-def _context(last: Sequence[Any]) -> Any:
+def context_of_task(last: Sequence[Any]) -> Any:
     """What ours asks a task's context for: who merges, so that the table holds each merge once, and the last result.
 
     :param last: what the task returned in the run before, if there was one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
     *("allowed_locations", "allowed_conf", *_STORES, *(driver.flag for driver in _STORES.values()), "s3_single_writer"),
+    "keep_warm",
 )
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class ConnectionSettings:
     :param s3_single_writer: whether the user guarantees that no two drivers commit to a table in S3 at the same time.
         This allows stores that can't refuse the second writer.
     :param result_path: for deploy mode cluster: the folder for results, as a URI.
+    :param keep_warm: for how many seconds Spark stays after a merge to take the next one; 0 ends it with the merge.
     :param resource_manager: for deploy mode cluster on YARN: the URL of the ResourceManager's web application.
     """
 
@@ -91,6 +94,7 @@ class ConnectionSettings:
     s3_single_writer: bool = False
     result_path: str | None = None
     resource_manager: str | None = None
+    keep_warm: float = 0.0
 
     @classmethod
     def of(cls, connection: Connection) -> ConnectionSettings:
@@ -112,6 +116,7 @@ class ConnectionSettings:
             "s3_single_writer": _flag(connection, extra, "s3_single_writer", default=False),
             "result_path": _uri(connection, extra, "result_path"),
             "resource_manager": _resource_manager(connection, extra),
+            "keep_warm": _seconds(connection, extra, "keep_warm"),
         }
         if connection.conn_type != CONNECTION_TYPE:
             return cls(**of_either_type)
@@ -160,6 +165,17 @@ def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, defaul
     if not isinstance(value, bool):
         raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a boolean.")
     return value
+
+
+def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> float:
+    value = extra.get(name)
+    if value in (None, ""):  # left empty in the form
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds of 0 or more."
+        )
+    return float(value)
 
 
 def _uri(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:

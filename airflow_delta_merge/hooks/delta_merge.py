@@ -39,6 +39,7 @@ from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, stage, staged
 from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.launch.warm import WarmMerge
 from airflow_delta_merge.runtime.jars import have_delta_jars
 from airflow_delta_merge.runtime.java import check_java
 
@@ -56,6 +57,8 @@ class DeltaMergeHook(BaseHook):
         ``spark_default`` Spark runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode
         ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
     :param conf: Spark properties; they go before the connection's.
+    :param keep_warm: for how many seconds a local Spark stays after a merge to take the next one of the same kind; 0
+        ends it with the merge, None leaves it to the connection. Not for :meth:`start`.
     :param spark_options: further arguments of Airflow's ``SparkSubmitHook``, as in
         :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
         jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
@@ -72,6 +75,7 @@ class DeltaMergeHook(BaseHook):
         *,
         conn_id: str = default_conn_name,
         conf: Mapping[str, Any] | None = None,
+        keep_warm: float | None = None,
         **spark_options: Any,
     ) -> None:
         super().__init__()
@@ -79,6 +83,8 @@ class DeltaMergeHook(BaseHook):
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
         self._running: SparkSubmit | None = None
         self._kept: KeptApplication | None = None
+        self._keep_warm = keep_warm
+        self._warm: WarmMerge | None = None
 
     @property
     def settings(self) -> ConnectionSettings:
@@ -204,6 +210,15 @@ class DeltaMergeHook(BaseHook):
 
     def _run(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None) -> JobOutcome:
         self._mask_secrets(request)
+        keep_warm = self.settings.keep_warm if self._keep_warm is None else self._keep_warm
+        outcome = self._run_warm(request, keep_warm, on_application) if keep_warm else None
+        if outcome is None:
+            outcome = self._run_cold(request, on_application)
+        self.preparation.make_class_archive()
+        return outcome
+
+    def _run_cold(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None) -> JobOutcome:
+        """Run it in a Spark of its own."""
         try:
             with raised_for_airflow(), staged() as staging:
                 self._running = submit = self.preparation.for_merge(staging, request, on_application)
@@ -212,6 +227,20 @@ class DeltaMergeHook(BaseHook):
                 return outcome_of(end, _targets(request), **details, conn_id=self.conn_id)
         finally:
             self._running = None
+
+    def _run_warm(
+        self, request: JobRequest, keep_warm: float, on_application: Callable[[SparkApplication], None] | None
+    ) -> JobOutcome | None:
+        """Run it in a kept Spark; None if none can be kept."""
+        self._warm = warm = WarmMerge(self.preparation, request, keep_warm, on_application)
+        try:
+            with raised_for_airflow():
+                if (end := warm.run()) is None:
+                    return None
+                told = {"killed": warm.killed, "exactly_once": request.identity is not None}
+                return outcome_of(end, _targets(request), **told, conn_id=self.conn_id)
+        finally:
+            self._warm = None
 
     def _mask_secrets(self, request: JobRequest) -> None:
         """Let Airflow mask the secrets that Spark gets to know, also where no operator has done so."""
@@ -375,6 +404,8 @@ class DeltaMergeHook(BaseHook):
         """End the Spark application of the merge that runs, if one does."""
         if self._running is not None:
             self._running.on_kill()
+        if self._warm is not None:
+            self._warm.on_kill()
         if self._kept is not None:
             self._kept.kill()
 

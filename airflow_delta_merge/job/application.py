@@ -9,6 +9,7 @@ on storage, from where the worker fetches it.
 from __future__ import annotations
 
 import argparse
+import contextvars
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.contract.lineage import ColumnLineage
 
 #: Limit for concurrent merges: they need the driver's memory and processors, regardless of the executors.
-_MOST_AT_ONCE = 8
+MOST_AT_ONCE = 8
 
 log = logging.getLogger("airflow_delta_merge.job")
 
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = _run(JobRequest.from_json(Path(options.request).read_text(encoding="utf-8")), options.result)
     except Exception as error:
         outcome = JobOutcome(error=JobError.of(error))
-        _write(options.result, outcome)
+        write_outcome(options.result, outcome)
         if not isinstance(error, (DeltaMergeError, NotImplementedError)):
             traceback.print_exc()
         print(f"The merge failed: {outcome.errors[0].message}", file=sys.stderr)
@@ -82,16 +84,21 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
     spark = start_session()
     try:
         log.info("%s", describe_application(spark))
-        outcome = _Merges(spark, request).run()
+        outcome = Merges(spark, request).run()
         # Before the session ends: a commit must be known even if Spark fails to shut down.
-        _write(result, outcome)
+        write_outcome(result, outcome)
     finally:
         spark.stop()
     return outcome
 
 
+def merges_at_once(spark: SparkSession) -> int:
+    """How many merges one Spark runs at the same time."""
+    return min(MOST_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
+
+
 @dataclass(frozen=True)
-class _Merges:
+class Merges:
     """The merges of one request.
 
     :param spark: the session that they use, or from which each creates a new one.
@@ -134,6 +141,8 @@ class _Merges:
 
         When a merge fails, later merges into its target are not started. All others continue.
         """
+        from pyspark import inheritable_thread_target
+
         by_target: dict[str, list[int]] = defaultdict(list)
         for number, config in enumerate(configs):
             by_target[config.target.to_sql()].append(number)
@@ -152,9 +161,13 @@ class _Merges:
                     error = MergeExecutionError(f"Not started, because merge {failed + 1} into the same table failed.")
                     outcomes[number] = MergeOutcome(target=target, error=JobError.of(error))
 
-        at_once = min(_MOST_AT_ONCE, max(2, self.spark.sparkContext.defaultParallelism))
-        with ThreadPoolExecutor(at_once) as pool:
-            for done in [pool.submit(merge_into, *each) for each in by_target.items()]:
+        with ThreadPoolExecutor(merges_at_once(self.spark)) as pool:
+            # Each thread gets what this one has: its job group, by which Spark cancels it, and its log.
+            started = [
+                pool.submit(contextvars.copy_context().run, inheritable_thread_target(partial(merge_into, *each)))
+                for each in by_target.items()
+            ]
+            for done in started:
                 done.result()
         return [outcomes[number] for number in range(len(configs))]
 
@@ -174,7 +187,8 @@ class _Merges:
             return MergeOutcome(target=target, error=described)
 
 
-def _write(result: str, outcome: JobOutcome) -> None:
+def write_outcome(result: str, outcome: JobOutcome) -> None:
+    """Write the outcome to a path or a URI."""
     text = json.dumps(outcome.to_dict(), ensure_ascii=False)
     if "://" not in result:
         write_private_file(Path(result), text)

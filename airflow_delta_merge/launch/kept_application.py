@@ -92,12 +92,29 @@ class KeptApplication(StartedApplication):
         :raises KeeperError: when the keeper does not start.
         """
         kept = cls(staging.folder)
-        path = None if spark_log is None or spark_log.path is None else str(spark_log.path)
-        staging.write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
+        kept.log_to(spark_log, verbose=verbose)
         staging.write(_STARTED_AS, _fingerprint(staging, command))
         staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
+        kept.start_keeper(command, environment)
+        return kept
+
+    def log_to(self, spark_log: SparkLog | None, *, verbose: bool) -> None:
+        """Say where whoever follows it writes its output.
+
+        :param spark_log: as for :meth:`start`.
+        :param verbose: as for :meth:`start`.
+        """
+        path = None if spark_log is None or spark_log.path is None else str(spark_log.path)
+        Staging(self.folder).write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
+
+    def start_keeper(self, command: Sequence[str], environment: Mapping[str, str], *options: str) -> None:
+        """Start the process that runs a command and outlives this process.
+
+        :param options: further options of :mod:`~airflow_delta_merge.launch.keeper`.
+        :raises KeeperError: when it does not start.
+        """
         # Isolated mode: modules beside that script must not shadow Python's own.
-        keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder), "--"]
+        keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(self.folder), *options, "--"]
         process = subprocess.Popen(
             [*keeper, *command],
             env=dict(environment),
@@ -108,14 +125,14 @@ class KeptApplication(StartedApplication):
             start_new_session=True,
         )
         deadline = time.monotonic() + _SECONDS_TO_START
-        while not kept.is_kept():
-            if process.poll() is not None or time.monotonic() > deadline:
+        while not self.is_kept():
+            # Exit code 0: it has detached itself, or its command is already done.
+            if process.poll() or (process.poll() == 0 and "--detach" not in options) or time.monotonic() > deadline:
                 raise KeeperError(
                     f"The keeper process of the merge's Spark application did not start ({keeper[0]}, exit code "
                     f"{process.poll()}). Check for a full disk or lack of memory."
                 )
             time.sleep(0.05)
-        return kept
 
     @classmethod
     def find(cls, identity: MergeIdentity) -> Iterator[tuple[KeptApplication, MergeIdentity]]:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import conf as airflow_conf
+
+from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.jdbc import databases_of, spark_properties
 from airflow_delta_merge.connections.policy import ConnectionPolicy
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
+from airflow_delta_merge.exceptions import KeptSparkError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
+from airflow_delta_merge.launch.keeper import KEEPER_PID
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.staging import Staging, travelling_modules
+from airflow_delta_merge.runtime.background_archive import start_making
 from airflow_delta_merge.runtime.class_archive import archive_options
 from airflow_delta_merge.runtime.jars import delta_jars
 from airflow_delta_merge.runtime.java import check_java
@@ -25,13 +39,36 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config.jdbc_access import JdbcAccess
     from airflow_delta_merge.contract.request import JobRequest
     from airflow_delta_merge.launch.spark_application import SparkApplication
-    from airflow_delta_merge.launch.staging import Staging
 
 #: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
 #: ones, be they of 5 seconds, in two thirds of the time without it.
 SHORT_SECONDS = 15.0
+# A kept Spark shares its cores among the merges, and remembers less of those that are done.
+_KEPT_PROPERTIES = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+# What Airflow says of one task or keeps secret, and what a shell or a tracer says of itself.
+_NOT_KEPT = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WarmPreparation:
+    """What a merge needs to be handed to a kept Spark.
+
+    :param kind: identifies the Sparks that may run it: a hash of all that they are started with.
+    :param submit: where Spark runs; for the merge's log.
+    :param request: what to do, with the connection's allowed locations.
+    """
+
+    kind: str
+    submit: SparkSubmit
+    request: JobRequest
 
 
 class Preparation:
@@ -50,6 +87,7 @@ class Preparation:
         self.expected_seconds: float | None = None
         self.databases: Mapping[str, JdbcAccess] = {}
         self._arguments = {**arguments, "conn_id": conn_id}
+        self._java_without_archive: int | None = None
 
     @cached_property
     def _connection(self) -> Connection:
@@ -114,8 +152,61 @@ class Preparation:
             submit.send(staging, cluster_mode)
         else:
             submit.keep_here(staging, parent or str(os.getpid()))
-        self._equip(submit, staging)
+        properties = self._properties(submit, staging) | spark_properties(self.databases)
+        self._equip(submit, staging, properties, self._compiler_options())
         return submit
+
+    def for_warm_merge(
+        self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None
+    ) -> WarmPreparation:
+        """What a merge in a kept Spark needs, without staging anything.
+
+        :param request: as for :meth:`for_merge`.
+        :param on_application: as for :meth:`for_merge`.
+        :raises DeltaMergeError: when the merge may not set what it sets, or Spark doesn't run on this machine.
+        """
+        staging = Staging(Path("/staging"))  # only its paths, which are the same for each of a kind
+        submit = self._new(staging, on_application)
+        self._require_local(submit)
+        submit.keep_warm(staging, KEEPER_PID)
+        self.databases = databases_of(request.each_merge)
+        parts: list[Any] = [
+            *(os.getuid(), os.getcwd(), self.conn_id, sys.executable, code_digest()),
+            *(submit.spark_home.version, shutil.which("java"), submit.arguments),
+            sorted(environment_of_kept(submit).items()),
+            sorted((name, option_text(value)) for name, value in self._kept_properties(submit, staging).items()),
+        ]
+        kind = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return WarmPreparation(kind, submit, replace(request, allowed_locations=self._policy.allowed_locations))
+
+    def for_kept(self, staging: Staging) -> SparkSubmit:
+        """One that starts a kept Spark.
+
+        :param staging: its files; the properties are added to them.
+        :raises DeltaMergeError: when anything is missing that it needs.
+        """
+        submit = self._new(staging)
+        submit.keep_warm(staging, KEEPER_PID)
+        # It lives long, so Java's second compiler pays off.
+        self._equip(submit, staging, self._kept_properties(submit, staging), [])
+        return submit
+
+    def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
+        return _KEPT_PROPERTIES | self._properties(submit, staging) | spark_properties(self.databases)
+
+    def _require_local(self, submit: SparkSubmit) -> None:
+        if submit.is_cluster:
+            raise KeptSparkError(
+                f"The Spark connection {self.conn_id!r} has deploy mode cluster, with which keep_warm is not "
+                "available. Remove keep_warm, or use deploy mode client with a local master."
+            )
+        if not submit.is_local:
+            raise KeptSparkError(
+                f"The Spark connection {self.conn_id!r} has the master {submit.master}, with which keep_warm is not "
+                "available. Remove keep_warm, or use a local master."
+            )
+        if not hasattr(socket, "SO_PEERCRED"):
+            raise KeptSparkError(f"keep_warm is only available on Linux, not on {sys.platform}. Remove it.")
 
     def for_result(self, staging: Staging, cluster_mode: ClusterMode) -> SparkSubmit:
         """One that has what the merge had whose result it is to fetch.
@@ -124,7 +215,7 @@ class Preparation:
         """
         submit = self._new(staging)
         submit.cluster_mode = cluster_mode
-        self._equip(submit, staging)
+        self._equip(submit, staging, self._properties(submit, staging) | spark_properties(self.databases), [])
         return submit
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
@@ -137,18 +228,29 @@ class Preparation:
             on_application=on_application,
         )
 
-    def _equip(self, submit: SparkSubmit, staging: Staging) -> None:
+    def _equip(
+        self, submit: SparkSubmit, staging: Staging, properties: Mapping[str, Any], java_options: Sequence[str]
+    ) -> None:
         """Give it Java, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
-        staging.write_properties(self._properties(submit, staging) | spark_properties(self.databases))
+        staging.write_properties(properties)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
-            submit.java_options += [*archive_options(java_version), *self._compiler_options()]
+            archive = archive_options(java_version)
+            self._java_without_archive = None if archive else java_version
+            submit.java_options += [*archive, *java_options]
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:
             # Not on the class path: the archive is for one without them.
             submit.add_jars(driver.fetched(submit.spark_home), on_class_path=False)
+
+    def make_class_archive(self) -> None:
+        """Start to make the archive of classes that the prepared merge lacked, unless the configuration forbids it."""
+        if self._java_without_archive is not None and airflow_conf.getboolean(
+            "delta_merge", "class_archive", fallback=True
+        ):
+            start_making(self._java_without_archive)
 
     def _compiler_options(self) -> list[str]:
         """Java's second compiler makes long work fast; what is short ends before that pays off."""
@@ -203,3 +305,16 @@ class Preparation:
             defaults |= LOG_STORE_PROPERTIES
         properties = defaults | given
         return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
+
+
+def environment_of_kept(submit: SparkSubmit) -> dict[str, str]:
+    """The environment of a kept Spark, which is part of its kind: without what differs from task to task."""
+    return {name: value for name, value in submit.environment().items() if not _NOT_KEPT.fullmatch(name)}
+
+
+def code_digest() -> str:
+    """A hash of what of this package runs inside Spark."""
+    digest = hashlib.sha256()
+    for module in travelling_modules():
+        digest.update(module.read_bytes())
+    return digest.hexdigest()

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.launch.staging import Staging
 
+#: The name of a Spark application that is kept.
+KEPT_NAME = "delta-merge"
+
 _SECONDS_TO_CONNECT = 5.0
 _SECONDS_TO_CLEAN_UP = 2.5  # it asks YARN each second; Airflow's supervisor gives a killed task five
 _SECONDS_TO_KILL_A_POD = 30.0
@@ -182,6 +185,26 @@ class SparkSubmit(SparkSubmitHook):
             *("--parent-pid", parent),
             *("--staging-folder", str(staging.folder)),
         ]
+
+    def keep_warm(self, staging: Staging, parent: str) -> None:
+        """Make the driver a server that takes merges, and that ends with the process ``parent``."""
+        self._name = KEPT_NAME  # it merges for many tasks
+        self._application_args = [
+            *("--folder", str(staging.folder)),
+            *("--properties", staging.properties.name),
+            *("--result", str(staging.result)),
+            *("--parent-pid", parent),
+        ]
+
+    @property
+    def arguments(self) -> list[str]:
+        """What spark-submit gets, without the application and its own arguments."""
+        return [self.find_binary(), *map(str, self._build_spark_common_args())]
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Log lines of the application's output that arrive in another way than through spark-submit."""
+        for line in self._remember(iter(lines)):
+            self.log.info("%s", line)
 
     def send(self, staging: Staging, cluster_mode: ClusterMode) -> None:
         """Ship the request to a driver on the cluster, which finds it in its working directory."""

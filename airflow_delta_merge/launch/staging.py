@@ -110,6 +110,12 @@ class Staging:
         _write_private(path, (PACKAGE / "job" / "fetch_result.py").read_text(encoding="utf-8"))
         return path
 
+    def write_server(self) -> Path:
+        """Write the application of a kept Spark, and return its path."""
+        path = self.folder / "airflow_delta_merge_server.py"
+        _write_private(path, (PACKAGE / "job" / "server.py").read_text(encoding="utf-8"))
+        return path
+
     def write_properties(self, properties: Mapping[str, Any]) -> None:
         """Write Spark properties as a Java properties file."""
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
@@ -179,13 +185,18 @@ def stage() -> Staging:
     return staging
 
 
-def write_py_files(path: Path) -> None:
-    """Zip the parts of this package that run inside Spark. The result is reproducible, byte by byte."""
+def travelling_modules() -> list[Path]:
+    """The files of this package that run inside Spark."""
     modules = [PACKAGE / name for name in TRAVELLING_MODULES]
     for folder in TRAVELLING_FOLDERS:
         modules += sorted((PACKAGE / folder).rglob("*.py"))
+    return modules
+
+
+def write_py_files(path: Path) -> None:
+    """Zip the parts of this package that run inside Spark. The result is reproducible, byte by byte."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for module in modules:
+        for module in travelling_modules():
             entry = zipfile.ZipInfo(module.relative_to(PACKAGE.parent).as_posix())
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, module.read_bytes(), zipfile.ZIP_DEFLATED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,6 +47,9 @@ class SparkOptions(BaseOperator):
     :param name: the name of the Spark application; by default DAG and task. (templated)
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
+    :param keep_warm: for how many seconds a local Spark stays after the merge to take the next one of the same kind,
+        which then needs about a second; 0 ends it with the merge. By default the connection's, else 0. See
+        ``docs/how_to/warm.md``.
     :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
     """
 
@@ -78,6 +82,7 @@ class SparkOptions(BaseOperator):
         proxy_user: str | None = None,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         spark_binary: str | None = None,
+        keep_warm: float | None = None,
         verbose: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -97,9 +102,11 @@ class SparkOptions(BaseOperator):
         self.proxy_user = proxy_user
         self.name = name
         self.spark_binary = spark_binary
+        self.keep_warm = keep_warm
         self.verbose = verbose
         if self.conf is not None and not isinstance(self.conf, Mapping):
             raise MergeConfigError(CONF_AT_RUN_TIME)
+        _check_keep_warm(keep_warm, self.conf or {})
 
     @cached_property
     def hook(self) -> DeltaMergeHook:
@@ -122,5 +129,15 @@ class SparkOptions(BaseOperator):
             proxy_user=self.proxy_user,
             name=self.name,
             spark_binary=self.spark_binary,
+            keep_warm=self.keep_warm,
             verbose=self.verbose,
         )
+
+
+def _check_keep_warm(keep_warm: Any, conf: Mapping[str, Any]) -> None:
+    if keep_warm is None:
+        return
+    if isinstance(keep_warm, bool) or not isinstance(keep_warm, (int, float)) or not 0 <= keep_warm < math.inf:
+        raise MergeConfigError(f"keep_warm is a number of seconds of 0 or more, not {keep_warm!r}.")
+    if keep_warm and conf.get("spark.submit.deployMode") == "cluster":
+        raise MergeConfigError("keep_warm is not available with deploy mode cluster. Remove one of the two.")

@@ -24,6 +24,8 @@ SETTINGS = {
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     "AIRFLOW__API_AUTH__JWT_SECRET": "of-the-tests-only-but-long-enough-for-a-signature-0123456789abcdef",
+    # Tests that miss the archive of classes shall not make it meanwhile.
+    "AIRFLOW__DELTA_MERGE__CLASS_ARCHIVE": "False",
     # What the DAGs of the tests read while they are parsed.
     "DELTA_MERGE_TESTS": str(HOME),
 }

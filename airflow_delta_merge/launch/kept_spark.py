@@ -1,0 +1,156 @@
+"""The Spark applications that ``keep_warm`` keeps on this machine: finds, starts and ends them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_delta_merge.contract.frames import KIND, LONGEST_PATH, SERVER_LOCK, SOCKET, peer_uid, receive, send
+from airflow_delta_merge.exceptions import KeptSparkError
+from airflow_delta_merge.launch.keeper import LOCK, is_locked, remove_folder
+from airflow_delta_merge.launch.staging import Staging, own_folders
+
+#: How many Sparks a user keeps on a machine at once: each holds some hundred MB.
+MOST_KEPT = 4
+#: Longest wait for an answer. On a busy machine Python may need seconds for one.
+_SECONDS_TO_ANSWER = 60.0
+
+
+@dataclass(frozen=True)
+class KeptSpark:
+    """One of them.
+
+    :param folder: its staging folder, in which it has its socket.
+    """
+
+    folder: Path
+
+    @property
+    def socket_path(self) -> Path:
+        return self.folder / SOCKET
+
+    @property
+    def runs(self) -> bool:
+        """Whether its keeper is alive."""
+        with suppress(OSError):
+            return is_locked(self.folder / LOCK)
+        return False
+
+    @property
+    def takes_merges(self) -> bool:
+        """Whether it takes merges now or once it has started."""
+        return (self.folder / KIND).exists() and self.runs
+
+    @classmethod
+    def all(cls) -> list[KeptSpark]:
+        """Those of this user that take merges."""
+        return [kept for kept in map(cls, own_folders()) if kept.takes_merges]
+
+    @classmethod
+    def find(cls, kind: str) -> KeptSpark | None:
+        """The one of this kind."""
+        for kept in cls.all():
+            with suppress(OSError):  # it takes no more merges
+                if (kept.folder / KIND).read_text() == kind:
+                    return kept
+        return None
+
+    @classmethod
+    def make(cls, staging: Staging, kind: str) -> KeptSpark:
+        """Name a new one, which is then to be started.
+
+        :raises KeptSparkError: when no socket can be made in its folder.
+        """
+        kept = cls(staging.folder)
+        if len(os.fsencode(kept.socket_path)) > LONGEST_PATH:
+            raise KeptSparkError(
+                f"keep_warm can't make a socket in {tempfile.gettempdir()}: the path is too long. Set TMPDIR to a "
+                "shorter one."
+            )
+        staging.write(KIND, kind)
+        return kept
+
+    def connect(self) -> socket.socket:
+        """Connect to it.
+
+        :raises OSError: when it doesn't listen (any more).
+        :raises KeptSparkError: when the folder or the process isn't this user's alone.
+        """
+        require_private(self.folder)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(_SECONDS_TO_ANSWER)
+            connection.connect(str(self.socket_path))
+            if (uid := peer_uid(connection)) != os.getuid():
+                raise KeptSparkError(
+                    f"The socket {self.socket_path} belongs to a process of user {uid}. Remove the folder."
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def end_if_idle(self) -> bool:
+        """Ask it to end, and return whether it will."""
+        with suppress(OSError, ValueError), self.connect() as connection:
+            send(connection, {"end": "if idle"})
+            answer = receive(connection)
+            return answer is not None and bool(answer.get("ends"))
+        return False
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the lock of this user on this machine, under which a Spark is looked for and started.
+
+    :raises KeptSparkError: when the folder that is locked isn't this user's alone.
+    """
+    folder = Path(tempfile.gettempdir()) / f"airflow-delta-merge-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    require_private(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def require_private(folder: Path) -> None:
+    """Check that nobody else can reach into a folder.
+
+    :raises KeptSparkError: when it has another owner or mode, or is a link.
+    """
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o170777 != 0o040700:
+        raise KeptSparkError(
+            f"keep_warm needs {folder} as a folder of user {os.getuid()} with mode 0700, but it belongs to user "
+            f"{status.st_uid} and has mode {status.st_mode & 0o7777:04o}. Remove it, and find out who has made it."
+        )
+
+
+def make_room() -> bool:
+    """Whether another Spark may be kept, after idle ones were asked to end if there are too many."""
+    kept = KeptSpark.all()
+    return len(kept) < MOST_KEPT or any(each.end_if_idle() for each in kept)
+
+
+def remove_strays() -> None:
+    """End what an earlier Spark has left whose keeper was killed. Call it under the lock."""
+    for folder in own_folders():
+        with suppress(OSError, ValueError):
+            if not (folder / KIND).exists() and not (folder / SERVER_LOCK).exists():
+                continue
+            if not (folder / LOCK).exists() or is_locked(folder / LOCK):
+                continue
+            if (folder / SERVER_LOCK).exists() and is_locked(folder / SERVER_LOCK):
+                # While it holds the lock, no other process can have its id.
+                os.killpg(os.getpgid(int((folder / SERVER_LOCK).read_text())), signal.SIGKILL)
+            remove_folder(folder)

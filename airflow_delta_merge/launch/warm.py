@@ -1,0 +1,168 @@
+"""A merge in a kept Spark from its task's side: hands it over, shows its log and takes its outcome."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.contract.frames import receive, send
+from airflow_delta_merge.contract.outcome import JobOutcome
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.launch.keeper import remove_folder
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.kept_spark import MOST_KEPT, KeptSpark, alone, make_room, remove_strays
+from airflow_delta_merge.launch.preparation import environment_of_kept
+from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.launch.staging import stage
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.launch.preparation import Preparation
+    from airflow_delta_merge.launch.spark_application import SparkApplication
+    from airflow_delta_merge.launch.spark_submit import SparkSubmit
+
+_SECONDS_BETWEEN_LOOKS = 0.05
+# One that ends just when it is needed is met twice at most by a task that isn't very unlucky.
+_MOST_TRIES = 3
+
+log = logging.getLogger(__name__)
+
+
+class WarmMerge:
+    """One request to a kept Spark.
+
+    :param preparation: makes the spark-submits.
+    :param request: what to merge, and how.
+    :param keep_warm: how many seconds the Spark stays after it.
+    :param on_application: called when the Spark application is known.
+    :ivar killed: whether Airflow has ended the task.
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        request: JobRequest,
+        keep_warm: float,
+        on_application: Callable[[SparkApplication], None] | None = None,
+    ) -> None:
+        self.killed = False
+        self._preparation = preparation
+        self._request = request
+        self._keep_warm = keep_warm
+        self._on_application = on_application
+        self._connection: socket.socket | None = None
+
+    def run(self) -> ApplicationEnd | None:
+        """Merge in the Spark that is kept, or in one that is started and then kept.
+
+        :return: how it ended; None when no Spark can be kept, because as many as may be kept are busy.
+        :raises DeltaMergeError: when anything is missing that it needs.
+        """
+        prepared = self._preparation.for_warm_merge(self._request, self._on_application)
+        for _ in range(_MOST_TRIES):
+            with alone():
+                remove_strays()
+                started = None
+                kept = KeptSpark.find(prepared.kind)
+                if kept is None:
+                    if not make_room():
+                        log.info("%d kept Sparks are busy already, so this merge gets a Spark of its own", MOST_KEPT)
+                        return None
+                    kept, started = self._start(prepared.kind, prepared.submit)
+            end = self._wait(kept, started)
+            if end is None:
+                end = self._merge(kept, prepared.request, prepared.submit)
+            if end is not None:
+                return end
+        log.warning("Kept Sparks ended before they took this merge, so it gets a Spark of its own")
+        return None
+
+    def on_kill(self) -> None:
+        """Leave the merge, whose jobs are cancelled then."""
+        self.killed = True
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, kind: str, submit: SparkSubmit) -> tuple[KeptSpark, KeptApplication]:
+        staging = stage()
+        try:
+            server = self._preparation.for_kept(staging)
+            application = str(staging.write_server())
+            kept, started = KeptSpark.make(staging, kind), KeptApplication(staging.folder)
+            submit.open_log()
+            started.log_to(submit.spark_log, verbose=submit.verbose)
+            environment = environment_of_kept(server)
+            # It ends by itself, not by the silence of those who follow it; what is left of it is soon read.
+            options = ["--detach", "--silence-seconds", "inf", "--kept-seconds", "10"]
+            started.start_keeper(server.command(application), environment, *options)
+        except BaseException:
+            KeptApplication(staging.folder).kill()
+            remove_folder(staging.folder)
+            raise
+        log.info("Starting a Spark that stays for %g s after its last merge (%s)", self._keep_warm, staging.folder)
+        return kept, started
+
+    def _wait(self, kept: KeptSpark, started: KeptApplication | None) -> ApplicationEnd | None:
+        """Wait until it listens, or has ended.
+
+        :param started: the same, if this task has started it: then its output so far is this task's.
+        :return: how it ended if it could not start.
+        """
+        while not kept.socket_path.exists():
+            if started is not None:
+                lines, end = started.look()
+                for line in lines:
+                    log.info("%s", line)
+                if end is not None:
+                    started.kill()
+                    return end
+            elif not kept.takes_merges:
+                return None
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return None
+
+    def _merge(self, kept: KeptSpark, request: JobRequest, submit: SparkSubmit) -> ApplicationEnd | None:
+        """Hand it the request, and follow it to its end; None if it did not take it."""
+        try:
+            connection = kept.connect()
+        except OSError:
+            return None
+        with connection:
+            self._connection, accepted = connection, None
+            try:
+                with suppress(OSError):  # it is ending, or has not answered in time
+                    send(connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
+                    accepted = receive(connection)
+                if accepted is None:
+                    return None
+                log.info("Merging in the Spark of process %s, which is kept", accepted.get("accepted"))
+                return self._follow(connection, submit)
+            finally:
+                self._connection = None
+
+    def _follow(self, connection: socket.socket, submit: SparkSubmit) -> ApplicationEnd:
+        connection.settimeout(None)
+        while (message := _next(connection)) is not None:
+            if "log" in message:
+                submit.show([message["log"]])
+            if "outcome" in message:
+                outcome = JobOutcome.from_dict(message["outcome"])
+                return ApplicationEnd(outcome=outcome, exit_code=0, application=submit.application)
+        if self.killed:
+            return ApplicationEnd(exit_code=1)
+        return ApplicationEnd(
+            error="Its kept Spark ended during the merge: it was killed, or its machine ran out of memory. Check that, "
+            "and driver_memory. The next try starts another one.",
+            application=submit.application,
+        )
+
+
+def _next(connection: socket.socket) -> dict[str, Any] | None:
+    try:
+        return receive(connection)
+    except ConnectionError:
+        return None

@@ -1,0 +1,418 @@
+"""Merges in a kept Spark: real processes and signals, and one Spark for most of these tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.contract.frames import KIND, LONGEST_PATH, SERVER_LOCK, receive, send
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
+from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.exceptions import KeptSparkError, MergeConfigError
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+from airflow_delta_merge.launch import kept_spark
+from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.keeper import LOCK
+from airflow_delta_merge.launch.kept_spark import KeptSpark
+from airflow_delta_merge.launch.preparation import Preparation
+from airflow_delta_merge.launch.results import outcome_of
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.staging import stage
+from airflow_delta_merge.launch.warm import WarmMerge
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.patterns import Upsert
+from tests.airflow import tables
+from tests.airflow.conftest import SPARK
+
+SECRET = "a-password-of-these-tests"
+CONF = SPARK | {"spark.hadoop.tests.password": SECRET}
+ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
+FINITE = "SELECT id, 'x' AS name FROM range(3)"
+WHO = MergeIdentity(
+    application_id="me", generation=7, task_instance=TaskInstanceIdentity(dag_id="d", task_id="t", run_id="r")
+)
+linux_only = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="keep_warm is for Linux")
+pytestmark = linux_only
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Temporary files of these tests, in a folder whose path leaves room for a socket's name."""
+    tmp_path_factory.getbasetemp()  # pytest's own files are elsewhere
+    before, folder = tempfile.tempdir, Path(tempfile.mkdtemp(prefix="warm-"))
+    variable = os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    yield folder
+    for process in processes(folder):
+        process.kill()
+    tempfile.tempdir = before
+    os.environ.pop("TMPDIR")
+    if variable is not None:
+        os.environ["TMPDIR"] = variable
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Another folder of the kind, for one test."""
+    with tempfile.TemporaryDirectory(prefix="warm-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+        monkeypatch.undo()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tables.create_table(tmp_path / "table")
+
+
+def config(table: Path, source: str = FINITE, **others: Any) -> MergeConfig:
+    return MergeConfig(
+        target=str(table),
+        source=source,
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        **others,
+    )
+
+
+def merge(
+    table: Path, source: str = FINITE, identity: MergeIdentity | None = None, keep_warm: float = 300, **others: Any
+) -> tuple[MergeResult, str]:
+    """What a merge did, and in which Spark application."""
+    applications: list[Any] = []
+    hook = DeltaMergeHook(conf=CONF, keep_warm=keep_warm)
+    result = hook.merge(config(table, source, **others), identity=identity, on_application=applications.append)
+    (application,) = applications
+    return result, application.id
+
+
+def processes(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        command = process.info["cmdline"] or []
+        staged = any(f"{folder}/airflow_delta_merge_" in argument for argument in command)
+        if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def the_kept_spark() -> KeptSpark:
+    (kept,) = KeptSpark.all()
+    return kept
+
+
+# In the order in which they stand, in one Spark, which the last one but one kills.
+
+
+def test_the_next_merge_uses_the_same_application(
+    table: Path, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "airflow_delta_merge.launch.warm")
+    first, application = merge(table)
+    (starting, _) = caplog.messages
+    assert starting.startswith("Starting a Spark that stays for 300 s after its last merge")
+    capfd.readouterr()
+    caplog.clear()
+    again, same = merge(table)
+    assert (first.num_inserted_rows, again.num_updated_rows, same) == (3, 3, application)
+    (merging,) = caplog.messages
+    assert merging.startswith("Merging in the Spark of process ")
+    said = capfd.readouterr().out
+    assert f"Merge: Spark application {application}" in said
+    assert "Merge: Ready to commit: 3 rows updated" in said
+    # What nobody else may see.
+    (kept,) = home.glob("airflow_delta_merge_*")
+    assert kept.stat().st_mode & 0o777 == 0o700
+    seen = [" ".join([*process.cmdline(), *process.environ().values()]) for process in processes(home)]
+    assert len(seen) >= 3, "the keeper, Java and Python"
+    assert not any(SECRET in each for each in seen)
+    assert not any(SECRET.encode() in file.read_bytes() for file in kept.iterdir() if file.is_file())
+    assert all(os.getpgid(process.pid) != os.getpgid(0) for process in processes(home))
+
+
+def test_what_one_merge_sets_does_not_reach_the_next(table: Path) -> None:
+    # Delta's own MERGE takes the identity from the session's settings.
+    merge(table, identity=WHO, engine="builtin")
+    result, _ = merge(table)
+    assert (result.already_committed, result.version) == (False, 2)
+
+
+def test_a_merge_that_fails_says_why_and_leaves_the_others_alone(table: Path) -> None:
+    _, application = merge(table)
+    with pytest.raises(AirflowFailException, match="nowhere"):
+        merge(table, "SELECT id AS nowhere, 'x' AS name FROM range(3)")
+    assert merge(table)[1] == application
+
+
+def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path) -> None:
+    one, other = tables.create_table(tmp_path / "one"), tables.create_table(tmp_path / "other")
+    _, application = merge(other)
+    # The same environment makes the same kind, and importing these tests gives them another Airflow.
+    code = "import os, sys; from pathlib import Path; before = dict(os.environ)\n"
+    code += "from tests.airflow.test_warm import ENDLESS, merge\nos.environ.update(before)\n"
+    code += "merge(Path(sys.argv[1]), ENDLESS)"
+    said = tmp_path / "said"
+    with said.open("w") as out:
+        command = [sys.executable, "-u", "-c", code, str(one)]
+        task = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+    wait_until(lambda: f"Merge: Spark application {application}" in said.read_text() or task.poll() is not None)
+    assert task.poll() is None, said.read_text()
+    assert not the_kept_spark().end_if_idle()
+    # Another one goes on at the same time, and after it was killed.
+    assert merge(other)[1] == application
+    before = (the_kept_spark().folder / "output").read_text()
+    os.kill(task.pid, signal.SIGKILL)
+    task.wait()
+
+    def is_cancelled() -> bool:
+        news = (the_kept_spark().folder / "output").read_text().removeprefix(before)
+        return re.search(r"^Cancelling (merge-\d+), (.|\n)*^\1 has ended\.", news, re.MULTILINE) is not None
+
+    wait_until(is_cancelled, 60)
+    assert merge(other)[1] == application
+    assert tables.versions(one) == [0]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_another_user_is_refused(home: Path) -> None:
+    """Even if the folder's mode would let it in."""
+    kept = the_kept_spark()
+    opened = [home, kept.folder, kept.socket_path]
+    modes = [path.stat().st_mode & 0o777 for path in opened]
+    for path in opened:
+        path.chmod(0o777)
+    try:
+        child = os.fork()
+        if child == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+            os._exit(_answered(kept.socket_path))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 10, "it was answered, or could not even connect"
+        with pytest.raises(KeptSparkError, match="mode 0777"):
+            kept.connect()
+    finally:
+        for path, mode in zip(opened, modes, strict=True):
+            path.chmod(mode)
+    wait_until(lambda: "Another user's process was refused." in (kept.folder / "output").read_text(), 10)
+
+
+def _answered(path: Path) -> int:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return 11
+        try:
+            send(connection, {"end": "if idle"})
+            return 10 if receive(connection) is None else 12
+        except ConnectionError:
+            return 10
+
+
+def test_a_kept_spark_that_is_killed_fails_its_merges_and_the_next_try_merges_once(table: Path, home: Path) -> None:
+    _, application = merge(table, "SELECT id, 'x' AS name FROM range(0)")
+    before = tables.versions(table)
+    errors: list[BaseException] = []
+    begun = threading.Event()
+
+    def merge_endlessly() -> None:
+        try:
+            hook = DeltaMergeHook(conf=CONF, keep_warm=300)
+            hook.merge(config(table, ENDLESS), identity=WHO, on_application=lambda _: begun.set())
+        except DeltaMergeException as error:
+            errors.append(error)
+
+    kept = the_kept_spark()
+    task = threading.Thread(target=merge_endlessly)
+    task.start()
+    assert begun.wait(60)
+    time.sleep(2)  # so that its jobs run
+    os.kill(int((kept.folder / SERVER_LOCK).read_text()), signal.SIGKILL)
+    task.join(60)
+    (error,) = errors
+    assert "Its kept Spark ended during the merge" in str(error)
+    assert "If it did commit, the next try finds that in the table's log" in str(error)
+    assert not isinstance(error, AirflowFailException)
+    retry = replace(WHO, task_instance=replace(WHO.task_instance, try_number=2))
+    result, other = merge(table, FINITE, retry, keep_warm=1)
+    assert (result.already_committed, result.num_inserted_rows, other != application) == (False, 3, True)
+    assert merge(table, FINITE, retry, keep_warm=1)[0].already_committed
+    assert len(tables.versions(table)) == len(before) + 1
+    # It was kept for a second only: nothing is left of either.
+    wait_until(lambda: not processes(home) and not list(home.glob("airflow_delta_merge_*")), 60)
+    assert [path.name for path in home.iterdir()] == [f"airflow-delta-merge-{os.getuid()}"]
+
+
+# Without Spark.
+
+
+def kind(request: JobRequest, conf: dict[str, str] = CONF, **arguments: Any) -> str:
+    arguments = {"name": "n"} | arguments
+    return Preparation("spark_default", conf, arguments).for_warm_merge(request).kind
+
+
+def test_what_a_spark_is_started_with_makes_its_kind(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = JobRequest(merges=config(table))
+    here = kind(request)
+    monkeypatch.setenv("AIRFLOW_CTX_TASK_ID", "another")
+    assert kind(JobRequest(merges=config(tmp_path / "another")), name="another") == here
+    assert SECRET not in here
+    others = [
+        kind(request, CONF | {"spark.hadoop.tests.password": "another"}),
+        kind(request, driver_memory="2g"),
+        kind(request, jars="/another.jar"),
+    ]
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    others.append(kind(request))
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    monkeypatch.setenv("AWS_PROFILE", "another")
+    others.append(kind(request))
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.chdir(tmp_path)
+    others.append(kind(request))
+    assert len({here, *others}) == 7
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_merge_whose_spark_is_gone_says_so_and_is_tried_again(table: Path, killed: bool) -> None:
+    merge = WarmMerge(Preparation("spark_default", CONF, {}), JobRequest(merges=config(table)), 60)
+    ours, theirs = socket.socketpair()
+    send(theirs, {"log": "Merge: Spark application local-1"})
+    theirs.close()
+    merge.killed = killed
+    with ours:
+        end = merge._follow(ours, SparkSubmit())
+    with pytest.raises(DeltaMergeException) as caught:
+        outcome_of(end, "t", killed=killed, exactly_once=True, conn_id="spark_default")
+    assert ("Airflow ended this task" if killed else "Its kept Spark ended during the merge") in str(caught.value)
+    assert "If it did commit, the next try finds that in the table's log" in str(caught.value)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_a_folder_that_others_may_enter_is_refused(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"airflow-delta-merge-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    with pytest.raises(DeltaMergeException, match=r"with mode 0700, but it belongs to user .* and has mode 0755"):
+        merge(table)
+    folder.rmdir()
+    folder.symlink_to(home_of_another := tmp_path / "another")
+    home_of_another.mkdir(mode=0o700)
+    with pytest.raises(DeltaMergeException, match="with mode 0700"):
+        merge(table)
+
+
+def test_a_temporary_folder_with_a_long_path_is_refused(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / ("x" * LONGEST_PATH)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with pytest.raises(DeltaMergeException, match=r"the path is too long\. Set TMPDIR to a shorter one"):
+        merge(table)
+    assert list(folder.glob("airflow_delta_merge_*")) == []
+
+
+@pytest.mark.parametrize(
+    ("connection", "message"),
+    [
+        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "has deploy mode cluster"),
+        ('{"conn_type": "spark", "host": "spark://nowhere:7077"}', "has the master spark://nowhere:7077"),
+    ],
+    ids=["cluster mode", "a cluster"],
+)
+def test_only_a_local_spark_is_kept(
+    table: Path, monkeypatch: pytest.MonkeyPatch, connection: str, message: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    with pytest.raises(DeltaMergeException, match=message):
+        merge(table)
+
+
+def test_what_the_next_merge_finds_of_a_killed_one_is_ended_and_removed(empty: Path) -> None:
+    dead, stray = stage(), stage()
+    for staging in (dead, stray):
+        KeptSpark.make(staging, "kind")
+        (staging.folder / LOCK).touch()
+    code = "import fcntl, os, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX)\n"
+    code += "print(os.getpid(), file=f, flush=True); time.sleep(100)"
+    lock = stray.folder / SERVER_LOCK
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], start_new_session=True) as process:
+        wait_until(lambda: lock.exists() and lock.read_text().endswith("\n"), 20)
+        assert KeptSpark.find("kind") is None
+        kept_spark.remove_strays()
+        assert process.wait(20) == -signal.SIGKILL
+    assert list(empty.iterdir()) == []
+
+
+def test_a_spark_that_takes_no_more_merges_is_not_found(empty: Path) -> None:
+    staging = stage()
+    kept = KeptSpark.make(staging, "kind")
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); input()"
+    lock = staging.folder / LOCK
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE) as process:
+        wait_until(lambda: kept.runs, 20)
+        assert (KeptSpark.find("kind"), KeptSpark.find("other")) == (kept, None)
+        (staging.folder / KIND).unlink()
+        assert KeptSpark.find("kind") is None
+        process.kill()
+
+
+def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = '"extra": {"keep_warm": %s}'
+    connection = '{"conn_type": "delta_merge", "host": "local", ' + extra + "}"
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection % "60")
+    assert DeltaMergeHook().settings.keep_warm == 60
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection % '"long"')
+    with pytest.raises(DeltaMergeException, match="keep_warm that is not a number of seconds"):
+        DeltaMergeHook().settings.keep_warm  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keep_warm": -1}, "keep_warm is a number of seconds of 0 or more, not -1"),
+        ({"keep_warm": True}, "keep_warm is a number of seconds of 0 or more, not True"),
+        ({"keep_warm": 60, "deferrable": True}, "keep_warm is not available with deferrable=True"),
+        (
+            {"keep_warm": 60, "conf": {"spark.submit.deployMode": "cluster"}},
+            "keep_warm is not available with deploy mode cluster",
+        ),
+    ],
+    ids=["negative", "no number", "deferrable", "cluster mode"],
+)
+def test_what_cannot_be_is_refused_when_the_dag_is_parsed(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MergeConfigError, match=message):
+        DeltaMergeOperator(task_id="merge", target="t", source="s", pattern=Upsert(keys=["id"]), **arguments)
