@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from airflow_delta_merge.command_line import figures
-from airflow_delta_merge.command_line.charts import PATTERNS, Series, stacked_bars
+from airflow_delta_merge.history import figures
 from airflow_delta_merge.history.advice import Advice
+from airflow_delta_merge.history.charts import COLOURS, PATTERNS, STYLE
+from airflow_delta_merge.history.merge_charts import ROWS, Chart, merge_charts
 from airflow_delta_merge.history.records import Commit
 from airflow_delta_merge.history.table_history import CommitDetails, HistoryPage
 
-# Colours that are distinct for people with red-green colour blindness, with contrast on both backgrounds.
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --back: #fff; --line: #8c959f; --head: #f3f4f6; --over: #ffffff;
-  --s0: #0063b1; --s1: #c2570c; --s2: #8b2fa8; --s3: #5c6773; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ed; --back: #14171a; --line: #7d8590; --head: #22272e;
-  --over: #14171a; --s0: #5aa9f0; --s1: #f2a25c; --s2: #d59bea; --s3: #aab4bf; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 2rem auto;
-  max-width: 70rem; padding: 0 1rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
-th { background: var(--head); } th:last-child, td:last-child, .facts td, .facts th { text-align: left; }
-td, dd { overflow-wrap: anywhere; } .scroll { overflow-x: auto; } summary { cursor: pointer; }
-svg { max-width: 100%; } svg text { fill: var(--text); font-size: 12px; } .end { text-anchor: end; }
-.middle { text-anchor: middle; } svg line { stroke: var(--line); } pattern circle { fill: var(--over); }
-pattern path { stroke: var(--over); stroke-width: 1.5; fill: none; }
-.s0 { fill: var(--s0); } .s1 { fill: var(--s1); } .s2 { fill: var(--s2); } .s3 { fill: var(--s3); }
-.key { width: 16px; height: 16px; vertical-align: -3px; } .legend { list-style: none; display: flex; gap: 1.5rem;
-  padding: 0; margin: .2rem 0 .6rem; flex-wrap: wrap; }
-"""
-
-_Value = Callable[[Commit], int | None]
-_ROWS: tuple[tuple[str, _Value], ...] = (
-    ("inserted", lambda commit: commit.rows.inserted),
-    ("updated", lambda commit: commit.rows.updated),
-    ("deleted", lambda commit: commit.rows.deleted),
-    ("copied", lambda commit: commit.rows.copied),
-)
-_FILES: tuple[tuple[str, _Value], ...] = (
-    ("with a changed row", lambda commit: commit.files.touched),
-    ("only searched", lambda commit: _difference(commit.files.candidate, commit.files.touched)),
-    ("left out", lambda commit: _difference(commit.files.before, commit.files.candidate)),
-)
-_BYTES: tuple[tuple[str, _Value], ...] = (("written", lambda commit: commit.bytes.added),)
+_STYLE = f"""{COLOURS}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 2rem auto;
+  max-width: 70rem; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }}
+th, td {{ padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }}
+th {{ background: var(--head); }} th:last-child, td:last-child, .facts td, .facts th {{ text-align: left; }}
+td, dd {{ overflow-wrap: anywhere; }} .scroll {{ overflow-x: auto; }} summary {{ cursor: pointer; }}
+{STYLE}"""
 
 
 def history_page(page: HistoryPage, advice: Sequence[Advice]) -> str:
     """A page of the commits: charts of the merges among them, each with its table; all commits; advice."""
-    merges = [commit for commit in reversed(page.commits) if commit.operation == "MERGE"]
     parts = [f"<h1>{escape(page.table.path)}</h1>", f"<p>{escape(figures.about(page.table))}</p>", _advice(advice)]
-    if merges:
-        parts += [
-            _chart("Rows changed by merge", merges, _ROWS[:3], figures.count),
-            _chart("Rows by merge, with the copied ones", merges, _ROWS, figures.count),
-            _chart("Files of the table by merge", merges, _FILES, figures.count),
-            _chart("Time by merge and phase", merges, [_phase(name) for name in figures.PHASES], figures.duration),
-            _chart("Bytes written by merge", merges, _BYTES, figures.size),
-        ]
+    parts += map(_chart, merge_charts(page.commits))
     parts += ["<h2>Commits</h2>", _commits(page.commits)]
     parts += [f"<p>{escape(note)}</p>" for note in figures.notes(page)]
     parts += [f"<p>Version {each.version}: {escape(each.trouble)}</p>" for each in page.commits if each.trouble]
@@ -105,22 +73,13 @@ def _advice(advice: Sequence[Advice]) -> str:
     return f"<h2>Advice from these numbers</h2>\n<ul>{''.join(entries)}</ul>"
 
 
-def _chart(
-    name: str,
-    merges: Sequence[Commit],
-    values: Sequence[tuple[str, _Value]],
-    written: Callable[[int | None], str],
-) -> str:
-    """A chart, and the same numbers as a table; nothing where all are 0."""
-    if not any(value(commit) for _, value in values for commit in merges):
-        return ""
-    labels = [f"v{commit.version}" for commit in merges]
-    series = [Series(name=each, values=[value(commit) for commit in merges]) for each, value in values]
-    rows = ((*(written(value(commit)) for _, value in values), f"version {commit.version}") for commit in merges)
+def _chart(chart: Chart) -> str:
+    """A chart, and the same numbers as a table."""
+    rows = ((*values, f"version {version}") for version, values in chart.rows())
     return (
-        f"<h2>{escape(name)}</h2>\n{stacked_bars(name, labels, series, written)}\n"
-        f"<details><summary>{escape(name)}, as a table</summary>"
-        f"{_table((*(each for each, _ in values), 'merge'), rows)}</details>"
+        f"<h2>{escape(chart.name)}</h2>\n{chart.svg}\n"
+        f"<details><summary>{escape(chart.name)}, as a table</summary>"
+        f"{_table((*chart.heads, 'merge'), rows)}</details>"
     )
 
 
@@ -129,7 +88,7 @@ def _commits(commits: Iterable[Commit]) -> str:
     rows = (
         (
             str(commit.version),
-            *(figures.count(value(commit)) for _, value in _ROWS),
+            *(figures.count(value(commit)) for _, value in ROWS),
             figures.files_of(commit),
             figures.size(commit.bytes.added),
             figures.duration(commit.total_ms),
@@ -152,11 +111,3 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
 def _facts(facts: Iterable[tuple[str, str]]) -> str:
     rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>\n' for name, value in facts)
     return f'<table class="facts"><tbody>{rows}</tbody></table>'
-
-
-def _phase(name: str) -> tuple[str, _Value]:
-    return name, lambda commit: commit.durations_ms.get(name)
-
-
-def _difference(larger: int | None, smaller: int | None) -> int | None:
-    return None if larger is None or smaller is None else max(0, larger - smaller)

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from airflow_delta_merge.command_line import figures
+from airflow_delta_merge.history import figures
 
 if TYPE_CHECKING:
     from rich.console import Console

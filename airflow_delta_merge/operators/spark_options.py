@@ -29,7 +29,7 @@ class SparkOptions(BaseOperator):
 
     :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
         ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
-        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
+        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra. (templated)
     :param conf: Spark properties; they take precedence over the connection's and this package's own. Their names are
         fixed in the DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names.
         (templated)
@@ -54,6 +54,7 @@ class SparkOptions(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
+        "conn_id",
         "conf",
         "jars",
         "packages",

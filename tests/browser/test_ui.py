@@ -14,12 +14,13 @@ from urllib.parse import quote
 import pytest
 
 from airflow_delta_merge import __version__
+from airflow_delta_merge.history.table_history import read_history
 from airflow_delta_merge.provider import get_provider_info
 from scripts.real_airflow import RealAirflow, free_port
 from tests.browser.conftest import wait
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FrameLocator, Page
 
     from tests.browser.conftest import Screenshot
 
@@ -221,6 +222,55 @@ def test_the_assets_graph_shows_the_table_between_the_dag_that_merges_and_the_on
     expect(events.get_by_role("link", name="orders_upsert")).to_be_visible()
     expect(events.get_by_role("link", name="orders_report")).to_be_visible()
     screenshot(page, "asset_graph")
+
+
+def test_the_merges_of_a_table_are_in_the_navigation_and_lead_to_their_task(
+    airflow: RealAirflow, folder: Path, page: Page, screenshot: Screenshot
+) -> None:
+    from playwright.sync_api import expect
+
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(airflow.url)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Delta merges").click()
+    view = page.frame_locator("iframe[title='Delta merges']")
+    view.get_by_role("link", name=f"{folder}/orders").click()
+    expect(view.get_by_role("img", name="Rows changed by merge")).to_be_visible()
+    newest = view.get_by_role("region", name="Commits").get_by_role("row").nth(1).get_by_role("cell")
+    merged = read_history(str(folder / "orders")).commits[0]
+    expect(newest.nth(1)).to_have_text(str(merged.rows.inserted))
+    page.set_viewport_size({"width": 1280, "height": 1100})
+    screenshot(page, "view_table")
+    _check_accessible(page, view)
+
+    for theme in ("dark", "light"):
+        page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        page.reload()
+        expect(view.locator("html")).to_have_attribute("data-theme", theme)
+        expect(view.get_by_role("img", name="Rows changed by merge")).to_be_visible()
+        _check_accessible(page, view)
+
+    view.get_by_role("region", name="Commits").get_by_role("link", name="1", exact=True).click()
+    expect(view.get_by_role("region", name="Statement")).to_contain_text("MERGE INTO")
+    _check_accessible(page, view)
+    screenshot(page, "view_merge")
+    view.get_by_role("link", name="orders_upsert.merge").click()
+    expect(page).to_have_url(re.compile(r"/dags/orders_upsert/runs/[^/]+/tasks/merge"))
+    page.get_by_role("link", name="Delta merges", exact=True).click()
+    expect(view.get_by_role("heading", name=f"{folder}/orders, version 1")).to_be_visible()
+    assert said == []
+
+
+def _check_accessible(page: Page, view: FrameLocator) -> None:
+    """Look at the frame by axe's rules; nothing that is serious or worse."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    frame = view.locator("html").element_handle().owner_frame()
+    found = Axe().run(frame, options={"resultTypes": ["violations"], "preload": False})  # it loads nothing
+    serious = [each for each in found.response["violations"] if each["impact"] in ("serious", "critical")]
+    assert serious == [], found.generate_report()
 
 
 def _links(airflow: RealAirflow, task: str) -> dict[str, Any] | None:

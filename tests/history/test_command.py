@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_merge.command_line.figures import duration, size, sparkline
 from airflow_delta_merge.command_line.merges import read_config
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json, when_matched_update_all
 from airflow_delta_merge.exceptions import ConfigFileError, MergeConfigError
+from airflow_delta_merge.history.figures import duration, size, sparkline
 from airflow_delta_merge.runtime import jars
 from tests.airflow.tables import create_table
 from tests.history.command import COMMAND, on_a_terminal, run
@@ -114,7 +114,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
     assert (found.open, found.addresses) == ([], [])
     assert len(found.ids) == len(set(found.ids))
     assert not re.search(r"https?://|@import|<script|url\((?!#)", html)
-    assert "prefers-color-scheme: dark" in html
+    assert "color-scheme: light dark" in html
     assert TABLE_NAME in found.text
     assert "load.merge r1 try 2" in found.text
     if command == "history":

@@ -38,6 +38,7 @@ ROOMS = {
         "config contract patterns connections launch hooks assets lineage links triggers",
         "airflow jinja2 pendulum",
     ),
+    "view": ("contract connections history operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
     "decorators": ("config connections launch operators", "airflow"),
 }
 #: The modules beside the rooms that travel to Spark, too. ``exceptions`` imports Airflow's exceptions from ``launch``,

@@ -15,9 +15,25 @@ _SHAPES = (
     '<path d="M0 8 8 0M-2 2 2 -2M6 10 10 6"/>',
     '<path d="M0 0 8 8M-2 6 2 10M6 -2 10 2"/>',
 )
+#: Style sheet: colours that are distinct for people with red-green colour blindness, with contrast on both backgrounds.
+#: They follow the reader's system; ``<html data-theme="dark">`` or ``light`` overrides it.
+COLOURS = """:root { color-scheme: light dark; --text: light-dark(#1b1f24, #e6e9ed);
+  --back: light-dark(#fff, #14171a); --line: light-dark(#8c959f, #7d8590); --head: light-dark(#f3f4f6, #22272e);
+  --over: var(--back); --s0: light-dark(#0063b1, #5aa9f0); --s1: light-dark(#c2570c, #f2a25c);
+  --s2: light-dark(#8b2fa8, #d59bea); --s3: light-dark(#5c6773, #aab4bf); }
+:root[data-theme=light] { color-scheme: light; } :root[data-theme=dark] { color-scheme: dark; }"""
+#: Style sheet of the charts, in these colours.
+STYLE = """.patterns { position: absolute; }
+svg { max-width: 100%; } svg text { fill: var(--text); font-size: 12px; } .end { text-anchor: end; }
+.middle { text-anchor: middle; } svg line { stroke: var(--line); } pattern circle { fill: var(--over); }
+pattern path { stroke: var(--over); stroke-width: 1.5; fill: none; }
+.s0 { fill: var(--s0); } .s1 { fill: var(--s1); } .s2 { fill: var(--s2); } .s3 { fill: var(--s3); }
+.key { width: 16px; height: 16px; vertical-align: -3px; } .legend { list-style: none; display: flex; gap: 1.5rem;
+  padding: 0; margin: .2rem 0 .6rem; flex-wrap: wrap; }
+"""
 #: What a page with charts must hold once.
 PATTERNS = (
-    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>'
+    '<svg width="0" height="0" class="patterns" aria-hidden="true"><defs>'
     + "".join(
         f'<pattern id="p{at}" width="8" height="8" patternUnits="userSpaceOnUse">{shape}</pattern>'
         for at, shape in enumerate(_SHAPES)

@@ -1,0 +1,84 @@
+"""Which numbers of a table's merges are drawn: pure functions from commits to charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_delta_merge.history import figures
+from airflow_delta_merge.history.charts import Series, stacked_bars
+from airflow_delta_merge.history.records import Commit
+
+Value = Callable[[Commit], int | None]
+ROWS: tuple[tuple[str, Value], ...] = (
+    ("inserted", lambda commit: commit.rows.inserted),
+    ("updated", lambda commit: commit.rows.updated),
+    ("deleted", lambda commit: commit.rows.deleted),
+    ("copied", lambda commit: commit.rows.copied),
+)
+_FILES: tuple[tuple[str, Value], ...] = (
+    ("with a changed row", lambda commit: commit.files.touched),
+    ("only searched", lambda commit: _difference(commit.files.candidate, commit.files.touched)),
+    ("left out", lambda commit: _difference(commit.files.before, commit.files.candidate)),
+)
+_ADDED: tuple[tuple[str, Value], ...] = (("added", lambda commit: commit.files.added),)
+_BYTES: tuple[tuple[str, Value], ...] = (("written", lambda commit: commit.bytes.added),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A bar for each merge, oldest first.
+
+    :param name: what it shows.
+    :param versions: the versions that the merges committed.
+    :param series: the parts of the bars.
+    :param written: how a value is written.
+    """
+
+    name: str
+    versions: Sequence[int]
+    series: Sequence[Series]
+    written: Callable[[int | None], str]
+
+    @property
+    def svg(self) -> str:
+        return stacked_bars(self.name, [f"v{version}" for version in self.versions], self.series, self.written)
+
+    @property
+    def heads(self) -> list[str]:
+        return [each.name for each in self.series]
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The same numbers: version and written values, oldest first."""
+        for at, version in enumerate(self.versions):
+            yield version, [self.written(each.values[at]) for each in self.series]
+
+
+def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
+    """The charts of the merges among these commits, without charts in which all is 0.
+
+    :param commits: the newest first.
+    """
+    merges = [commit for commit in reversed(commits) if commit.operation == "MERGE"]
+    drawn: tuple[tuple[str, Sequence[tuple[str, Value]], Callable[[int | None], str]], ...] = (
+        ("Rows changed by merge", ROWS[:3], figures.count),
+        ("Rows by merge, with the copied ones", ROWS, figures.count),
+        ("Files of the table by merge", _FILES, figures.count),
+        ("Files added by merge", _ADDED, figures.count),
+        ("Time by merge and phase", [_phase(name) for name in figures.PHASES], figures.duration),
+        ("Bytes written by merge", _BYTES, figures.size),
+    )
+    charts = []
+    for name, values, written in drawn:
+        series = [Series(name=each, values=[value(commit) for commit in merges]) for each, value in values]
+        if any(any(each.values) for each in series):
+            charts.append(Chart(name=name, versions=[each.version for each in merges], series=series, written=written))
+    return charts
+
+
+def _phase(name: str) -> tuple[str, Value]:
+    return name, lambda commit: commit.durations_ms.get(name)
+
+
+def _difference(larger: int | None, smaller: int | None) -> int | None:
+    return None if larger is None or smaller is None else max(0, larger - smaller)
