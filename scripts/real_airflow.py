@@ -92,6 +92,7 @@ class RealAirflow:
             "api_auth": {"jwt_secret": secrets.token_hex(32)},
             "scheduler": {"scheduler_idle_sleep_time": 0.5},
             "dag_processor": {"min_file_process_interval": 300},  # the DAG file doesn't change
+            "delta_merge": {"class_archive": False},  # made in the background, it would outlive this Airflow
         }
         for section, options in self._settings.items():
             settings.setdefault(section, {}).update(options)

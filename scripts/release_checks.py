@@ -193,6 +193,7 @@ class Environment:
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.folder / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__DELTA_MERGE__CLASS_ARCHIVE": "False",  # made in the background, it would outlive this environment
         }
         printed = _run(what, self.python.parent / command[0], *command[1:], cwd=cwd or self.folder, env=env)
         print(f"  {what}", flush=True)

@@ -24,6 +24,7 @@ SETTINGS = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__CORE__EXECUTOR": "SequentialExecutor",
+    "AIRFLOW__DELTA_MERGE__CLASS_ARCHIVE": "False",
     # Else each process that starts first makes one.
     "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(b"of-the-tests-only-32-bytes-long!").decode(),
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",

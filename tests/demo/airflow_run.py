@@ -26,6 +26,7 @@ def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DELTA_MERGE__CLASS_ARCHIVE": "False",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     command = [sys.executable, "-m", "tests.demo.airflow_run", str(folder), *dag_and_dates]
