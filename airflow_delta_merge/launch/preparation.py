@@ -52,7 +52,7 @@ _KEPT_PROPERTIES = {
     "spark.sql.ui.retainedExecutions": "20",
 }
 # What Airflow says of one task or keeps secret, and what a shell or a tracer says of itself.
-_NOT_KEPT = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
+_NOT_KEPT = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
 
 log = logging.getLogger(__name__)
 
