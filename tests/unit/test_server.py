@@ -162,7 +162,9 @@ def test_a_merge_that_cannot_be_cancelled_makes_it_take_no_more(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_SECONDS_TO_CANCEL", 0.2)
-    served.begin("slow").close()
+    with served.begin("slow") as task:
+        # One that leaves earlier has no merge to cancel.
+        served.wait_until(lambda: "Merging into" in (receive(task) or {}).get("log", ""))
     served.thread.join(20)
     assert served.why == "a merge could not be cancelled"
 
