@@ -76,6 +76,12 @@ class Served:
         assert receive(connection) == {"accepted": os.getpid()}
         return connection
 
+    def begin_slow(self, target: str) -> socket.socket:
+        """Begin a merge that lasts, and read until it runs: a task that leaves earlier has no merge to cancel."""
+        connection = self.begin(target)
+        self.wait_until(lambda: "Merging into" in (receive(connection) or {}).get("log", ""))
+        return connection
+
     def merge(self, target: str, keep_warm: float = 100.0) -> list[dict[str, Any]]:
         """All that is said of a merge, to its end."""
         messages = []
@@ -137,7 +143,7 @@ def test_a_merge_gets_its_own_log_and_its_outcome(served: Served) -> None:
 
 def test_a_task_that_leaves_has_its_merge_cancelled_and_no_other(served: Served) -> None:
     asked = cancel_on(served, "merge-1")
-    slow = served.begin("slow")
+    slow = served.begin_slow("slow")
     assert served.merge("one")[-1] == {"outcome": OUTCOME.to_dict()}
     assert asked == []
     assert served.end() == {"ends": False}, "it is busy"
@@ -149,7 +155,7 @@ def test_a_task_that_leaves_has_its_merge_cancelled_and_no_other(served: Served)
 
 def test_a_merge_for_which_there_is_no_place_waits(served: Served) -> None:
     cancel_on(served, "merge-1")
-    slow = [served.begin("slow"), served.begin("slow2")]
+    slow = [served.begin_slow("slow"), served.begin_slow("slow2")]
     waiting = served.begin("one")
     assert "Waiting" in (receive(waiting) or {})["log"]
     for connection in slow:
@@ -162,9 +168,7 @@ def test_a_merge_that_cannot_be_cancelled_makes_it_take_no_more(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_SECONDS_TO_CANCEL", 0.2)
-    with served.begin("slow") as task:
-        # One that leaves earlier has no merge to cancel.
-        served.wait_until(lambda: "Merging into" in (receive(task) or {}).get("log", ""))
+    served.begin_slow("slow").close()
     served.thread.join(20)
     assert served.why == "a merge could not be cancelled"
 
