@@ -39,14 +39,7 @@ def commit_page(details: CommitDetails) -> str:
     parts = [f"<h1>{escape(title)}</h1>", _facts(figures.facts_of(commit).items())]
     if details.partitions:
         heads = ("added", "removed", "marked", "bytes added", "bytes removed", "partition")
-        rows = (
-            (
-                *map(figures.count, (each.added, each.removed, each.marked)),
-                *map(figures.size, (each.added_bytes, each.removed_bytes)),
-                figures.partition_text(each.partition),
-            )
-            for each in details.partitions
-        )
+        rows = ((*figures.numbers_of(each), figures.partition_text(each.partition)) for each in details.partitions)
         parts += ["<h2>Files by partition</h2>", _table(heads, rows)]
     if metrics := figures.metrics_of(commit):
         parts += ["<h2>Metrics by the writer's names, without those that are 0</h2>", _facts(metrics.items())]

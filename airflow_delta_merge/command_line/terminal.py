@@ -122,11 +122,7 @@ def _of_partitions(details: CommitDetails) -> Table:
     for name in ("added", "removed", "marked", "bytes added", "bytes removed"):
         table.add_column(name, justify="right")
     for each in details.partitions:
-        table.add_row(
-            _text(figures.partition_text(each.partition)),
-            *(figures.count(number) for number in (each.added, each.removed, each.marked)),
-            *(figures.size(number) for number in (each.added_bytes, each.removed_bytes)),
-        )
+        table.add_row(_text(figures.partition_text(each.partition)), *figures.numbers_of(each))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,11 @@ def require_text(value: Any, what: str) -> str:
     if not value.strip():
         raise MergeConfigError(f"Expected some text for {what}, got an empty string.")
     return value
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether a value is a finite number of seconds, 0 or more."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def option_text(value: Any) -> str:

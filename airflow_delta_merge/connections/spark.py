@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Connection
 
-from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.config.checks import is_seconds, option_text
 from airflow_delta_merge.connections.fields import existing_connection
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.stores import StoreConnections
@@ -171,7 +170,7 @@ def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> flo
     value = extra.get(name)
     if value in (None, ""):  # left empty in the form
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+    if not is_seconds(value):
         raise SparkConnectionError(
             f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds of 0 or more."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from airflow_delta_merge.history.commit_files import PartitionChange
 from airflow_delta_merge.history.records import OWN_WRITER, Commit, Table
 from airflow_delta_merge.history.table_history import HistoryPage
 
@@ -131,6 +132,12 @@ def facts_of(commit: Commit) -> dict[str, str]:
 def metrics_of(commit: Commit) -> dict[str, str]:
     """All of the writer's metrics that are not 0."""
     return {name: count(value) for name, value in sorted(commit.metrics.items()) if value}
+
+
+def numbers_of(partition: PartitionChange) -> tuple[str, ...]:
+    """Files added, removed and marked, and bytes added and removed, of a commit in one partition."""
+    files = map(count, (partition.added, partition.removed, partition.marked))
+    return *files, *map(size, (partition.added_bytes, partition.removed_bytes))
 
 
 def partition_text(partition: Mapping[str, str | None]) -> str:

@@ -223,8 +223,7 @@ class DeltaMergeHook(BaseHook):
             with raised_for_airflow(), staged() as staging:
                 self._running = submit = self.preparation.for_merge(staging, request, on_application)
                 end = self._end_of(submit, staging)
-                details = {"killed": submit.killed, "exactly_once": request.identity is not None}
-                return outcome_of(end, _targets(request), **details, conn_id=self.conn_id)
+                return self._outcome_of(end, request, killed=submit.killed)
         finally:
             self._running = None
 
@@ -235,12 +234,14 @@ class DeltaMergeHook(BaseHook):
         self._warm = warm = WarmMerge(self.preparation, request, keep_warm, on_application)
         try:
             with raised_for_airflow():
-                if (end := warm.run()) is None:
-                    return None
-                told = {"killed": warm.killed, "exactly_once": request.identity is not None}
-                return outcome_of(end, _targets(request), **told, conn_id=self.conn_id)
+                end = warm.run()
+                return None if end is None else self._outcome_of(end, request, killed=warm.killed)
         finally:
             self._warm = None
+
+    def _outcome_of(self, end: ApplicationEnd, request: JobRequest, *, killed: bool) -> JobOutcome:
+        exactly_once = request.identity is not None
+        return outcome_of(end, _targets(request), killed=killed, exactly_once=exactly_once, conn_id=self.conn_id)
 
     def _mask_secrets(self, request: JobRequest) -> None:
         """Let Airflow mask the secrets that Spark gets to know, also where no operator has done so."""
@@ -268,7 +269,7 @@ class DeltaMergeHook(BaseHook):
             submit.end_on_cluster()  # it has ended, unless spark-submit was killed; on Kubernetes logs would go with it
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
-        if fetching.run(str(staging.write_result_fetcher())) != 0:
+        if fetching.run(str(staging.write_application("fetch_result"))) != 0:
             return f"its result could not be fetched from {cluster_mode.result}: {fetching.output.reason}"
         return None
 

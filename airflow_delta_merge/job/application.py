@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.contract.lineage import ColumnLineage
 
 #: Limit for concurrent merges: they need the driver's memory and processors, regardless of the executors.
-MOST_AT_ONCE = 8
+_MOST_AT_ONCE = 8
 
 log = logging.getLogger("airflow_delta_merge.job")
 
@@ -69,9 +69,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _log_progress() -> None:
-    """Print the engine's log to stderr."""
-    handler = logging.StreamHandler()
+def log_progress(handler: logging.Handler) -> None:
+    """Give the engine's log to a handler."""
     threading.current_thread().name = "Merge"  # each of several merges has its own thread
     handler.setFormatter(logging.Formatter("%(threadName)s: %(message)s"))
     package = logging.getLogger("airflow_delta_merge")
@@ -94,7 +93,7 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
 
 def merges_at_once(spark: SparkSession) -> int:
     """How many merges one Spark runs at the same time."""
-    return min(MOST_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
+    return min(_MOST_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
 
 
 @dataclass(frozen=True)
@@ -212,5 +211,5 @@ def write_private_file(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    _log_progress()
+    log_progress(logging.StreamHandler())
     sys.exit(main())

@@ -30,7 +30,7 @@ from airflow_delta_merge.contract.frames import KIND, SERVER_LOCK, SOCKET, peer_
 from airflow_delta_merge.contract.outcome import JobError, JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.job.application import Merges, merges_at_once, write_outcome
+from airflow_delta_merge.job.application import Merges, log_progress, merges_at_once, write_outcome
 from airflow_delta_merge.job.process import end_with
 from airflow_delta_merge.job.session import describe_application, start_session
 
@@ -330,15 +330,6 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _log_progress() -> None:
-    handler = _LogOfEach()
-    handler.setFormatter(logging.Formatter("%(threadName)s: %(message)s"))
-    package = logging.getLogger("airflow_delta_merge")
-    package.addHandler(handler)
-    package.setLevel(logging.INFO)
-    package.propagate = False
-
-
 if __name__ == "__main__":
-    _log_progress()
+    log_progress(_LogOfEach())
     sys.exit(main())

@@ -99,7 +99,7 @@ class KeptApplication(StartedApplication):
         return kept
 
     def log_to(self, spark_log: SparkLog | None, *, verbose: bool) -> None:
-        """Say where whoever follows it writes its output.
+        """Set where the process that follows it writes its output.
 
         :param spark_log: as for :meth:`start`.
         :param verbose: as for :meth:`start`.
@@ -124,10 +124,11 @@ class KeptApplication(StartedApplication):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        # A keeper that detaches itself goes on in another process, and the first one ends.
+        exit_codes_of_start = (None, 0) if "--detach" in options else (None,)
         deadline = time.monotonic() + _SECONDS_TO_START
         while not self.is_kept():
-            # Exit code 0: it has detached itself, or its command is already done.
-            if process.poll() or (process.poll() == 0 and "--detach" not in options) or time.monotonic() > deadline:
+            if process.poll() not in exit_codes_of_start or time.monotonic() > deadline:
                 raise KeeperError(
                     f"The keeper process of the merge's Spark application did not start ({keeper[0]}, exit code "
                     f"{process.poll()}). Check for a full disk or lack of memory."

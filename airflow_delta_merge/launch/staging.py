@@ -104,16 +104,13 @@ class Staging:
         """
         return JobRequest.from_json(self.request.read_text(encoding="utf-8"))
 
-    def write_result_fetcher(self) -> Path:
-        """Write the application that fetches the result of a driver on a cluster, and return its path."""
-        path = self.folder / "airflow_delta_merge_fetch_result.py"
-        _write_private(path, (PACKAGE / "job" / "fetch_result.py").read_text(encoding="utf-8"))
-        return path
+    def write_application(self, module: str) -> Path:
+        """Write another application than the merge's, and return its path.
 
-    def write_server(self) -> Path:
-        """Write the application of a kept Spark, and return its path."""
-        path = self.folder / "airflow_delta_merge_server.py"
-        _write_private(path, (PACKAGE / "job" / "server.py").read_text(encoding="utf-8"))
+        :param module: the name of its module in ``job``.
+        """
+        path = self.folder / f"airflow_delta_merge_{module}.py"
+        _write_private(path, (PACKAGE / "job" / f"{module}.py").read_text(encoding="utf-8"))
         return path
 
     def write_properties(self, properties: Mapping[str, Any]) -> None:

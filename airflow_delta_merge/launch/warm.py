@@ -91,7 +91,7 @@ class WarmMerge:
         staging = stage()
         try:
             server = self._preparation.for_kept(staging)
-            application = str(staging.write_server())
+            application = str(staging.write_application("server"))
             kept, started = KeptSpark.make(staging, kind), KeptApplication(staging.folder)
             submit.open_log()
             started.log_to(submit.spark_log, verbose=submit.verbose)

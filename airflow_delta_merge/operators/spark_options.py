@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_delta_merge.config.checks import is_seconds
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import to_plain
 
@@ -138,7 +138,7 @@ class SparkOptions(BaseOperator):
 def _check_keep_warm(keep_warm: Any, conf: Mapping[str, Any]) -> None:
     if keep_warm is None:
         return
-    if isinstance(keep_warm, bool) or not isinstance(keep_warm, (int, float)) or not 0 <= keep_warm < math.inf:
+    if not is_seconds(keep_warm):
         raise MergeConfigError(f"keep_warm is a number of seconds of 0 or more, not {keep_warm!r}.")
     if keep_warm and conf.get("spark.submit.deployMode") == "cluster":
         raise MergeConfigError("keep_warm is not available with deploy mode cluster. Remove one of the two.")

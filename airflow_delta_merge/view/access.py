@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
@@ -12,6 +13,7 @@ from sqlalchemy import select, tuple_
 from airflow_delta_merge.connections.policy import ConnectionPolicy
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.connections.stores import StoreConnections
+from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.view.locations import is_allowed
 from airflow_delta_merge.view.task_instances import TaskInstanceKey, in_batches
 
@@ -19,18 +21,35 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-def stores_for(location: str | None, conn_id: str) -> StoreConnections | None:
-    """The stores' connections of a Spark connection; None when its ``allowed_locations`` forbid the location.
+@dataclass(frozen=True)
+class LogAccess:
+    """What a Spark connection says about reading logs.
 
-    :param location: a table's folder or URI; None when it isn't known, hence allowed only without limits.
-    :param conn_id: the connection.
-    :raises DeltaMergeError: when there is no such connection, or it can't be read.
+    :param allowed_locations: where tables may be; None is everywhere.
+    :param stores: its stores' connections.
     """
-    connection = find_connection(conn_id)
-    allowed = ConnectionPolicy.of(conn_id, connection.extra_dejson).allowed_locations
-    if allowed is not None and (location is None or not is_allowed(location, allowed)):
-        return None
-    return ConnectionSettings.of(connection).stores
+
+    allowed_locations: Sequence[str] | None
+    stores: StoreConnections
+
+    @classmethod
+    def of(cls, conn_id: str) -> LogAccess | None:
+        """Look a connection up; None when there is none, or it can't be read."""
+        try:
+            connection = find_connection(conn_id)
+            policy = ConnectionPolicy.of(conn_id, connection.extra_dejson)
+            return cls(policy.allowed_locations, ConnectionSettings.of(connection).stores)
+        except DeltaMergeError:  # nobody knows what it allows
+            return None
+
+    def allows(self, location: str | None) -> bool:
+        """Whether a log may be read.
+
+        :param location: the table's folder or URI; None when it isn't known, hence allowed only without limits.
+        """
+        if location is None:
+            return self.allowed_locations is None
+        return is_allowed(location, self.allowed_locations)
 
 
 def conn_ids_of(session: Session, keys: Iterable[TaskInstanceKey]) -> dict[TaskInstanceKey, str]:

@@ -67,7 +67,7 @@ async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> R
 
 
 class _NotShownError(Exception):
-    """There is no such table, or the user may not see it; nobody is told which."""
+    """There is no such table, or the user may not see it. The answer is the same for both."""
 
 
 @app.exception_handler(_NotShownError)

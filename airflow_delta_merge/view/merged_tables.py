@@ -15,9 +15,9 @@ from airflow.providers.common.compat.sdk import Asset
 from sqlalchemy import func, select, tuple_
 
 from airflow_delta_merge.connections.stores import StoreConnections
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeConfigError
+from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_target
-from airflow_delta_merge.view.access import conn_ids_of, stores_for
+from airflow_delta_merge.view.access import LogAccess, conn_ids_of
 from airflow_delta_merge.view.locations import plain_location
 from airflow_delta_merge.view.task_instances import Task, TaskInstanceKey, in_batches
 
@@ -81,9 +81,12 @@ def merged_tables(session: Session, reader: Reader) -> MergedTables:
     """Find the tables."""
     merges = [*_of_xcoms(session, reader), *_of_events(session, reader)]
     conn_ids = conn_ids_of(session, [merge.task_instance for merge in merges])
+    # Each look-up may go to a secrets backend, and most tables share a connection.
+    of_connection = {conn_id: LogAccess.of(conn_id) for conn_id in set(conn_ids.values())}
+    accesses = {key: access for key, conn_id in conn_ids.items() if (access := of_connection[conn_id]) is not None}
     shown, hidden = [], 0
     for found in _by_table(merges).values():
-        table = _accessible(found, conn_ids)
+        table = _accessible(found, accesses)
         if table is None:
             hidden += 1
         else:
@@ -105,23 +108,19 @@ def _by_table(merges: Iterable[_Merge]) -> dict[str, list[_Merge]]:
     return found
 
 
-def _accessible(merges: list[_Merge], conn_ids: Mapping[TaskInstanceKey, str]) -> MergedTable | None:
+def _accessible(merges: list[_Merge], accesses: Mapping[TaskInstanceKey, LogAccess]) -> MergedTable | None:
     """The table, if the connection of one of its tasks lets it be read."""
     location = merges[0].location
     for merge in merges:
-        conn_id = conn_ids.get(merge.task_instance)
-        try:
-            stores = None if conn_id is None else stores_for(location, conn_id)
-        except DeltaMergeError:  # nobody knows what the connection allows
-            continue
-        if stores is not None:
+        access = accesses.get(merge.task_instance)
+        if access is not None and access.allows(location):
             return MergedTable(
                 name=merges[0].table,
                 location=location,
                 tasks=tuple(dict.fromkeys(merge.task_instance.task for merge in merges)),
                 time=merges[0].time,
                 version=merges[0].version,
-                stores=stores,
+                stores=access.stores,
             )
     return None
 

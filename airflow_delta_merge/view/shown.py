@@ -111,14 +111,7 @@ def shown_commit(details: CommitDetails, dag_ids: Collection[str]) -> ShownCommi
         facts=figures.facts_of(commit),
         metrics=figures.metrics_of(commit),
         strategy=None if result is None else f"{result.executor}: {result.executor_reason}",
-        partitions=[
-            (
-                figures.partition_text(each.partition),
-                *map(figures.count, (each.added, each.removed, each.marked)),
-                *map(figures.size, (each.added_bytes, each.removed_bytes)),
-            )
-            for each in details.partitions
-        ],
+        partitions=[(figures.partition_text(each.partition), *figures.numbers_of(each)) for each in details.partitions],
         replaced=_replaced(details),
     )
 

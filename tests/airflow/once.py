@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from airflow_delta_merge.contract.commit_record import CommitRecord
 from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
 from tests.airflow.canary import CANARY
+from tests.airflow.processes import naming
 
 PATIENCE_SECONDS = 300
 PATIENT_CALLS = 20
@@ -130,11 +129,7 @@ class Once(RealAirflow):
     def left(self) -> list[str]:
         """Staging folders, and the command lines of processes that use them."""
         left = [str(path) for path in self.temporary.glob("airflow_delta_merge_*")]
-        for process in psutil.process_iter(["cmdline", "status"]):
-            command = process.info["cmdline"] or []
-            staged = any(f"{self.temporary}/airflow_delta_merge_" in argument for argument in command)
-            if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
-                left.append(" ".join(command))
+        left += [" ".join(each.info["cmdline"]) for each in naming(f"{self.temporary}/airflow_delta_merge_")]
         return left
 
     def task(self, dag_id: str, run_id: str, task_id: str = "merge", map_index: int = -1) -> dict[str, Any]:

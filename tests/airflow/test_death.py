@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
@@ -27,6 +26,7 @@ from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.once import applied
+from tests.airflow.processes import naming
 
 SUBMIT = Path(__file__).parents[1] / "faults" / "seam" / "spark-submit"
 WHO = MergeIdentity(
@@ -147,11 +147,9 @@ def test_an_application_of_another_execution_or_with_other_settings_is_ended(
 def left(folder: Path) -> list[str]:
     """Staging folders, and the command lines of processes that use them (not those of tests)."""
     left = [str(path) for path in (folder / "temporary").iterdir()]
-    for process in psutil.process_iter(["cmdline", "status"]):
-        command = process.info["cmdline"] or []
-        staged = any(f"{folder}/temporary/airflow_delta_merge_" in argument for argument in command)
-        if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
-            left.append(" ".join([Path(command[0]).name, *command[1:]]))
+    for process in naming(f"{folder}/temporary/airflow_delta_merge_"):
+        program, *arguments = process.info["cmdline"]
+        left.append(" ".join([Path(program).name, *arguments]))
     return left
 
 

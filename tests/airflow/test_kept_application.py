@@ -30,6 +30,7 @@ from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApp
 from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
+from tests.airflow.processes import naming
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 WHO = MergeIdentity(application_id="me", generation=7)
@@ -52,12 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        command = process.info["cmdline"] or []
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in argument for argument in command):
-            found.append(process)
-    return found
+    return naming(str(folder))
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20) -> None:

@@ -41,6 +41,7 @@ from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
+from tests.airflow.processes import naming
 
 SECRET = "a-password-of-these-tests"
 CONF = SPARK | {"spark.hadoop.tests.password": SECRET}
@@ -106,13 +107,7 @@ def merge(
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        command = process.info["cmdline"] or []
-        staged = any(f"{folder}/airflow_delta_merge_" in argument for argument in command)
-        if staged and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    return found
+    return naming(f"{folder}/airflow_delta_merge_")
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120) -> None:
