@@ -163,6 +163,8 @@ class Harness:
             elif is_ambiguous(ours.error) and not is_ambiguous(builtin.error):
                 self._check_without_nulls(case, folder / ours.path.name, ours)
                 told = "the built-in passes over an ambiguous match"
+            elif cannot_name_folders(builtin) and not ours.failed:
+                told = "the built-in rewrites a file whose folder it can't name"
             else:
                 self._fail_on_differences(case, oracle, ours)
         shutil.rmtree(folder, ignore_errors=True)
@@ -297,7 +299,12 @@ class Harness:
             untouched = ours.after.row_count_of(common) or 0
         else:
             bag = rows_by_spark(self.spark, case, ours)
-            yield from _bag_differences("rows", Counter(oracle.all_rows), bag)
+            expected = Counter(oracle.all_rows)
+            if case.table.archive and "string" in _partition_types(ours):
+                # Some writers keep an empty text as a partition's value. The built-in makes NULL of it, also in files
+                # of which no clause takes a row, which ours leaves alone.
+                expected, bag = _replaced(expected, "''", "None"), _replaced(bag, "''", "None")
+            yield from _bag_differences("rows", expected, bag)
             untouched = 0
         count = ours.after.row_count
         if count is not None and count != (held := bag.total() + untouched):
@@ -336,15 +343,26 @@ class Harness:
 _ZONE = ", tzinfo=zoneinfo.ZoneInfo(key='UTC')"
 
 
-def _without_zones(rows: Counter[str]) -> Counter[str]:
+def _replaced(rows: Counter[str], old: str, new: str) -> Counter[str]:
     told: Counter[str] = Counter()
     for row, count in rows.items():
-        told[row.replace(_ZONE, "")] += count
+        told[row.replace(old, new)] += count
     return told
 
 
+def _partition_types(outcome: Outcome) -> set[object]:
+    metadata, columns = outcome.before.metadata, outcome.before.schema["fields"]
+    return {column["type"] for column in columns if column["name"] in metadata.get("partitionColumns", ())}
+
+
+def cannot_name_folders(builtin: Outcome) -> bool:
+    """Whether the built-in failed to write into a partition of bytes, of which a folder's name can't be made."""
+    named = builtin.error is not None and error_condition(builtin.error) == "TASK_WRITE_FAILED"
+    return named and "binary" in _partition_types(builtin)
+
+
 def _bag_differences(what: str, builtin: Counter[str], ours: Counter[str]) -> Iterator[str]:
-    builtin, ours = _without_zones(builtin), _without_zones(ours)
+    builtin, ours = _replaced(builtin, _ZONE, ""), _replaced(ours, _ZONE, "")
     for who, more in (("built-in", builtin - ours), ("ours", ours - builtin)):
         if more:
             yield f"{what} only in {who}: {', '.join(f'{n} x {row}' for row, n in list(more.items())[:5])}"
