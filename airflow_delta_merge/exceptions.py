@@ -162,8 +162,8 @@ class KeptSparkError(DeltaMergeError):
     """A Spark application that ``keep_warm`` keeps can't be used as it is set up, or can't be found safely."""
 
 
-class ResourceManagerError(DeltaMergeError):
-    """YARN's ResourceManager doesn't answer, or refuses."""
+class ClusterManagerError(DeltaMergeError):
+    """YARN's ResourceManager or the API server of Kubernetes doesn't answer, or refuses."""
 
 
 class TableLogError(DeltaMergeError):

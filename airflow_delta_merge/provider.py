@@ -14,7 +14,7 @@ _CONNECTION_TYPE = {
     "ui-field-behaviour": {
         "hidden-fields": ["port", "schema", "login", "password"],
         "relabeling": {"host": "Master"},
-        "placeholders": {"host": "local[*], spark://host:7077 or yarn"},
+        "placeholders": {"host": "local[*], spark://host:7077, yarn or k8s://https://host:6443"},
     },
     "conn-fields": {
         "deploy-mode": {
@@ -32,6 +32,12 @@ _CONNECTION_TYPE = {
             "label": "YARN ResourceManager",
             "description": "For deploy mode cluster on YARN: the address of its web application, e.g. "
             "http://rm.internal:8088.",
+            "schema": _OPTIONAL_TEXT,
+        },
+        "kubernetes_conn_id": {
+            "label": "Kubernetes connection",
+            "description": "For Kubernetes: a connection of type kubernetes, by which its API is reached. Without one "
+            "it is the access that the worker has by itself.",
             "schema": _OPTIONAL_TEXT,
         },
         "jars": {

@@ -28,7 +28,7 @@ _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
     *("allowed_locations", "allowed_conf", *_STORES, *(driver.flag for driver in _STORES.values()), "s3_single_writer"),
-    "keep_warm",
+    *("keep_warm", "kubernetes_conn_id"),
 )
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ class ConnectionSettings:
     :param result_path: for deploy mode cluster: the folder for results, as a URI.
     :param keep_warm: for how many seconds Spark stays after a merge to take the next one; 0 ends it with the merge.
     :param resource_manager: for deploy mode cluster on YARN: the URL of the ResourceManager's web application.
+    :param kubernetes_conn_id: for Kubernetes: the connection of type ``kubernetes`` for its API; None for
+        ``kubernetes_default`` if it exists, else for the access that the worker has by itself.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -93,6 +95,7 @@ class ConnectionSettings:
     s3_single_writer: bool = False
     result_path: str | None = None
     resource_manager: str | None = None
+    kubernetes_conn_id: str | None = None
     keep_warm: float = 0.0
 
     @classmethod
@@ -115,6 +118,7 @@ class ConnectionSettings:
             "s3_single_writer": _flag(connection, extra, "s3_single_writer", default=False),
             "result_path": _uri(connection, extra, "result_path"),
             "resource_manager": _resource_manager(connection, extra),
+            "kubernetes_conn_id": _text(connection, extra, "kubernetes_conn_id"),
             "keep_warm": _seconds(connection, extra, "keep_warm"),
         }
         if connection.conn_type != CONNECTION_TYPE:

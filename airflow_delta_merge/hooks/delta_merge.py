@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ from airflow_delta_merge.runtime.java import check_java
 
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.spark_application import SparkApplication
+
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class DeltaMergeHook(BaseHook):
@@ -118,6 +121,7 @@ class DeltaMergeHook(BaseHook):
                 jars += f" and {'' if there else 'an address that has '}the {driver.name} driver's"
             of_stores = self.preparation.store_properties
             submit.check_master()
+            asked = self.preparation.check_cluster(submit)
         except (DeltaMergeError, DeltaMergeException) as error:
             return False, f"{error} (This was looked for on {here}.)"
         untested = ["that Spark starts"]
@@ -126,7 +130,7 @@ class DeltaMergeHook(BaseHook):
         elif submit.master.startswith("spark://"):
             master = f"A master answers at {submit.master}."
         else:
-            master = f"The master {submit.master} was not asked."
+            master = f"The master {submit.master} {'answers' if asked else 'was not asked'}."
         if settings.conf:
             untested.append("what conf is for")
         if of_stores:
@@ -248,14 +252,38 @@ class DeltaMergeHook(BaseHook):
         mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
-        exit_code, error = self._submit(submit, staging), None
-        if submit.cluster_mode is not None and not submit.killed:
-            error = self._fetch(submit, submit.cluster_mode, staging)
-            if error is None and not staging.result.exists():
-                error = "Spark left no result. Its driver's log on the cluster has the reason."
-        return ApplicationEnd(
-            outcome=staging.read_outcome(), exit_code=exit_code, reason=submit.output.reason, error=error
-        )
+        exit_code = self._submit(submit, staging)
+        end = ApplicationEnd(exit_code=exit_code, reason=submit.output.reason)
+        if submit.cluster_mode is None or submit.killed:
+            return replace(end, outcome=staging.read_outcome())
+        if not submit.cluster_mode.waits:
+            if exit_code != 0:
+                submit.end_on_cluster()  # the cluster may have taken it all the same
+                return end
+            end = self._follow(submit, submit.cluster_mode)
+            if submit.killed:
+                return end
+        unknown = self._fetch(submit, submit.cluster_mode, staging)
+        outcome = staging.read_outcome()
+        if outcome is not None:
+            return replace(end, outcome=outcome, error=None)
+        error = unknown or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
+        return replace(end, error=error)
+
+    def _follow(self, submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
+        """Follow an application on the cluster to its end."""
+        application = SubmittedApplication(cluster_mode, submit.application, shows_all=True)
+        while not submit.killed:
+            known = application.application
+            lines, end = application.look()
+            for line in lines:
+                self.log.info("%s", line)
+            if application.application is not None and application.application != known:
+                submit.tell_application(application.application)
+            if end is not None:
+                return end
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return ApplicationEnd(application=application.application)
 
     def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
         """Run spark-submit, once no earlier try runs on the cluster any more, and return its exit code."""
@@ -265,13 +293,21 @@ class DeltaMergeHook(BaseHook):
 
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
-        if cluster_mode.resource_manager is not None:
-            submit.end_on_cluster()  # it has ended, unless spark-submit was killed; on Kubernetes logs would go with it
+        if cluster_mode.waits:
+            submit.end_on_cluster()  # it has ended, unless spark-submit was killed
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_application("fetch_result"))) != 0:
             return f"its result could not be fetched from {cluster_mode.result}: {fetching.output.reason}"
+        if staging.result.exists():
+            self._clean_up(cluster_mode)
         return None
+
+    def _clean_up(self, cluster_mode: ClusterMode) -> None:
+        try:
+            cluster_mode.manager.clean_up(cluster_mode.submission)
+        except DeltaMergeError as error:  # must not fail the merge, since the result was fetched
+            self.log.warning("What the cluster keeps of the Spark application could not be removed: %s", error)
 
     def start(
         self, request: JobRequest, *, on_application: Callable[[SparkApplication], None] | None = None
@@ -302,7 +338,7 @@ class DeltaMergeHook(BaseHook):
             self._running = submit = self.preparation.for_merge(staging, request, on_application, waits=False)
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
-            submit.end_on_cluster()  # YARN may have taken it all the same
+            submit.end_on_cluster()  # the cluster may have taken it all the same
             details = {"killed": submit.killed, "exactly_once": request.identity is not None}
             raise error_of_exit(exit_code, submit.output.reason, _targets(request), **details, conn_id=self.conn_id)
         assert submit.cluster_mode is not None

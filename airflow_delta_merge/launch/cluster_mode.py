@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.connections.spark import ConnectionSettings
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import SparkConnectionError
+from airflow_delta_merge.launch.cluster_manager import ClusterManager
+from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
 from airflow_delta_merge.launch.yarn import ResourceManager
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 _TAG_PREFIX = "airflow_delta_merge_"
 _TAG_DIGITS = 32
-_TAGS = "spark.yarn.tags"
+_MANAGERS: dict[str, type[ResourceManager | KubernetesNamespace]] = {
+    each.kind: each for each in (ResourceManager, KubernetesNamespace)
+}
 
 
 def check_cluster_mode(conn_id: str, master: str, settings: ConnectionSettings) -> None:
@@ -49,18 +53,6 @@ def check_cluster_mode(conn_id: str, master: str, settings: ConnectionSettings) 
         raise SparkConnectionError(f"The Spark connection {conn_id!r} has deploy mode cluster, {problem}")
 
 
-def check_deferrable(conn_id: str, master: str) -> None:
-    """Check that a triggerer can follow a merge whose driver runs on the cluster.
-
-    :raises SparkConnectionError: when it can't.
-    """
-    if not master.startswith("yarn"):
-        raise SparkConnectionError(
-            f"The Spark connection {conn_id!r} has deploy mode cluster on Kubernetes, where a merge can't be deferred. "
-            "Set deferrable=False, or use deploy mode client."
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClusterMode:
     """How one merge runs with its driver on the cluster; JSON types by :meth:`to_dict`, for deferred tasks.
@@ -68,15 +60,16 @@ class ClusterMode:
     :param result_path: the folder for results, as a URI.
     :param application: names all tries of a task instance, or only this one for a merge without identity.
     :param submission: names this try.
-    :param resource_manager: YARN's ResourceManager; None for Kubernetes.
-    :param waits: whether spark-submit waits for the application's end; it may not wait only on YARN.
+    :param manager: the cluster.
+    :param waits: whether spark-submit waits for the application's end. If not, the application is followed through
+        the cluster's API.
     """
 
     result_path: str
     application: str
     submission: str
-    resource_manager: ResourceManager | None
-    waits: bool = True
+    manager: ClusterManager
+    waits: bool
 
     @classmethod
     def of(
@@ -84,8 +77,8 @@ class ClusterMode:
         settings: ConnectionSettings,
         staging: Staging,
         identity: MergeIdentity | None,
+        manager: ClusterManager,
         *,
-        on_yarn: bool,
         waits: bool,
     ) -> ClusterMode:
         """Build it for the merge with these staged files; the connection must have been checked before."""
@@ -98,18 +91,20 @@ class ClusterMode:
             result_path=settings.result_path,
             application=application,
             submission=submission,
-            resource_manager=ResourceManager(settings.resource_manager or "") if on_yarn else None,
+            manager=manager,
             waits=waits,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        return {**data, "manager": {"kind": self.manager.kind, **data["manager"]}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ClusterMode:
         """Restore it from :meth:`to_dict`."""
-        resource_manager = data["resource_manager"]
-        return cls(**{**data, "resource_manager": resource_manager and ResourceManager(**resource_manager)})
+        arguments = dict(data["manager"])
+        manager = _MANAGERS[arguments.pop("kind")](**arguments)
+        return cls(**{**data, "manager": manager})
 
     @property
     def result_folder(self) -> str:
@@ -121,24 +116,13 @@ class ClusterMode:
         """The URI of this try's result."""
         return f"{self.result_folder}/{self.submission}.json"
 
-    @property
-    def driver_pod(self) -> str:
-        """The name of the driver pod on Kubernetes."""
-        return f"{self.submission.replace('_', '-')}-driver"
-
     def properties(self, conf: Mapping[str, Any]) -> dict[str, Any]:
         """``conf`` with the properties for cluster mode."""
-        if self.resource_manager is None:
-            waits = {"spark.kubernetes.submission.waitAppCompletion": "true"}
-            return {**conf, **waits, "spark.kubernetes.driver.pod.name": self.driver_pod}
-        once = {"spark.yarn.maxAppAttempts": "1"}  # Airflow, not YARN, retries a failed driver
-        tags = [conf.get(_TAGS), *dict.fromkeys([self.application, self.submission])]
-        waits = {"spark.yarn.submit.waitAppCompletion": str(self.waits).lower()}
-        return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
+        return self.manager.properties(conf, self)
 
     def end_predecessors(self) -> list[str]:
-        """End applications of earlier tries that still run on YARN, and return their ids.
+        """End applications of earlier tries that still run on the cluster, and return what was ended.
 
-        :raises ResourceManagerError: when YARN can't be reached.
+        :raises ClusterManagerError: when the cluster can't be reached.
         """
-        return self.resource_manager.end(self.application) if self.resource_manager else []
+        return self.manager.end(self.application)

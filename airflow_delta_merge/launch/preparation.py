@@ -20,13 +20,16 @@ from airflow.providers.common.compat.sdk import conf as airflow_conf
 
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.jdbc import databases_of, spark_properties
+from airflow_delta_merge.connections.kubernetes import KubernetesAccess, own_address, own_namespace, own_pod
 from airflow_delta_merge.connections.policy import ConnectionPolicy
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.exceptions import KeptSparkError
-from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode, check_deferrable
+from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
 from airflow_delta_merge.launch.keeper import KEEPER_PID
+from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, travelling_modules
+from airflow_delta_merge.launch.yarn import ResourceManager
 from airflow_delta_merge.runtime.background_archive import start_making
 from airflow_delta_merge.runtime.class_archive import archive_options
 from airflow_delta_merge.runtime.jars import delta_jars
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config.jdbc_access import JdbcAccess
     from airflow_delta_merge.contract.request import JobRequest
+    from airflow_delta_merge.launch.cluster_manager import ClusterManager
     from airflow_delta_merge.launch.spark_application import SparkApplication
 
 #: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
@@ -145,16 +149,53 @@ class Preparation:
         staging.write_request(replace(request, allowed_locations=self._policy.allowed_locations))
         if submit.is_cluster:
             check_cluster_mode(self.conn_id, submit.master, self.settings)
-            if not waits:
-                check_deferrable(self.conn_id, submit.master)
-            on_yarn = submit.master.startswith("yarn")
-            cluster_mode = ClusterMode.of(self.settings, staging, request.identity, on_yarn=on_yarn, waits=waits)
-            submit.send(staging, cluster_mode)
+            manager = self._cluster_manager(submit)
+            waits = waits and not submit.is_on_kubernetes  # its API tells more than spark-submit
+            submit.send(staging, ClusterMode.of(self.settings, staging, request.identity, manager, waits=waits))
         else:
             submit.keep_here(staging, parent or str(os.getpid()))
         properties = self._properties(submit, staging) | spark_properties(self.databases)
         self._equip(submit, staging, properties, self._compiler_options())
         return submit
+
+    def check_cluster(self, submit: SparkSubmit) -> bool:
+        """Check that the cluster lets this package ask for applications whose drivers run there.
+
+        :return: whether there was a cluster to ask.
+        :raises DeltaMergeError: when it doesn't answer or refuses, or the connection lacks what that deploy mode needs.
+        """
+        if not submit.is_cluster:
+            return False
+        check_cluster_mode(self.conn_id, submit.master, self.settings)
+        self._cluster_manager(submit).find("none")
+        return True
+
+    def _cluster_manager(self, submit: SparkSubmit) -> ClusterManager:
+        if not submit.is_on_kubernetes:
+            return ResourceManager(self.settings.resource_manager or "")
+        namespace = self._kubernetes_properties(submit)["spark.kubernetes.namespace"]
+        return KubernetesNamespace(namespace=namespace, conn_id=self.settings.kubernetes_conn_id)
+
+    def _kubernetes_properties(self, submit: SparkSubmit) -> dict[str, str]:
+        """How Spark reaches Kubernetes, and where its pods run."""
+        named = [properties.get("spark.kubernetes.namespace") for properties in reversed(self.given_properties())]
+        access = self._kubernetes_access
+        others = [submit.kubernetes_namespace, access and access.namespace, own_namespace(), "default"]
+        namespace = str(next(filter(None, [*named, *others])))
+        properties = {"spark.kubernetes.namespace": namespace}
+        if access is not None and access.context is not None:
+            properties["spark.kubernetes.context"] = access.context
+        if not submit.is_cluster:
+            # Executors can't resolve the names of other pods, and are to go with the driver's pod.
+            properties["spark.driver.host"] = own_address(submit.master)
+            if namespace == own_namespace() and (pod := own_pod()) is not None:
+                properties["spark.kubernetes.driver.pod.name"] = pod
+        return properties
+
+    @cached_property
+    def _kubernetes_access(self) -> KubernetesAccess | None:
+        conn_id = self.settings.kubernetes_conn_id
+        return None if conn_id is None else KubernetesAccess.of(conn_id)
 
     def for_warm_merge(
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None
@@ -234,6 +275,12 @@ class Preparation:
         """Give it Java, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
+        access = self._kubernetes_access if submit.is_on_kubernetes else None
+        if access is not None and access.config is not None:
+            staging.write("kubeconfig", access.config)
+            submit.kube_config = staging.folder / "kubeconfig"
+        elif access is not None and access.config_path is not None:
+            submit.kube_config = Path(access.config_path)
         staging.write_properties(properties)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
@@ -298,6 +345,8 @@ class Preparation:
                 # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
+        if submit.is_on_kubernetes:
+            defaults |= self._kubernetes_properties(submit)
         given = {name: value for properties in self.given_properties() for name, value in properties.items()}
         if self.settings.s3_single_writer:
             defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"

@@ -41,6 +41,11 @@ _OF_PROGRESS = re.compile(r"^Merge\b[^:]*: ")
 _EMPTY_WORDS = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
 
 
+def is_progress(line: str) -> bool:
+    """Whether the merge itself has written this line, rather than Spark."""
+    return _OF_PROGRESS.match(line) is not None
+
+
 @dataclass
 class SparkOutput:
     """Reads the lines one by one.
@@ -85,7 +90,7 @@ class SparkOutput:
             return
         if exception is None:
             self._last_line = text
-            if _OF_PROGRESS.match(text):
+            if is_progress(text):
                 self._exception = self._cause = ""  # Spark recovered from it
         elif exception["role"] == "Caused by: ":
             self._cause = exception["message"].strip()

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +21,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINA
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
 from airflow_delta_merge.connections.spark import as_spark_connection, find_connection
-from airflow_delta_merge.exceptions import ResourceManagerError, SparkConnectionError
+from airflow_delta_merge.exceptions import DeltaMergeError, SparkConnectionError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.keeper import end_group
+from airflow_delta_merge.launch.kubernetes import missing_provider
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.spark_log import SparkLog
 from airflow_delta_merge.launch.spark_output import SparkOutput
@@ -40,7 +40,6 @@ KEPT_NAME = "delta-merge"
 
 _SECONDS_TO_CONNECT = 5.0
 _SECONDS_TO_CLEAN_UP = 2.5  # it asks YARN each second; Airflow's supervisor gives a killed task five
-_SECONDS_TO_KILL_A_POD = 30.0
 
 
 class SparkSubmit(SparkSubmitHook):
@@ -77,6 +76,8 @@ class SparkSubmit(SparkSubmitHook):
         self.java_options: list[str] = []
         #: How the driver runs on the cluster; None if it doesn't.
         self.cluster_mode: ClusterMode | None = None
+        #: The kubeconfig of spark-submit; None for that of the worker's user.
+        self.kube_config: Path | None = None
         self.killed = False
         #: Its output.
         self.output = SparkOutput()
@@ -106,6 +107,17 @@ class SparkSubmit(SparkSubmitHook):
         return os.cpu_count() or 1
 
     @property
+    def is_on_kubernetes(self) -> bool:
+        """Whether executors run on Kubernetes."""
+        return self.master.startswith("k8s://")
+
+    @property
+    def kubernetes_namespace(self) -> str | None:
+        """The namespace for its pods, as far as the connection or its own properties name one."""
+        namespace: str | None = self._connection["namespace"]
+        return namespace
+
+    @property
     def is_cluster(self) -> bool:
         """Whether the driver runs on the cluster."""
         return bool(self._connection["deploy_mode"] == "cluster")
@@ -126,11 +138,7 @@ class SparkSubmit(SparkSubmitHook):
     def _resolve_connection(self) -> dict[str, Any]:
         connection: dict[str, Any] = super()._resolve_connection()
         if "k8s" in connection["master"] and getattr(spark_submit, "kube_client", None) is None:
-            # The base would fail with a NameError.
-            raise SparkConnectionError(
-                f"The Spark connection {self._conn_id!r} points to Kubernetes. Install "
-                "apache-airflow-providers-cncf-kubernetes, which Airflow's Spark provider needs for it."
-            )
+            raise missing_provider()  # the base would fail with a NameError
         return connection
 
     def _check_connection(self) -> None:
@@ -261,6 +269,8 @@ class SparkSubmit(SparkSubmitHook):
                 # Spark would pass PYSPARK_DRIVER_PYTHON to the cluster, which lacks this Python. Pip's spark-submit
                 # needs SPARK_HOME instead.
                 env.setdefault("SPARK_HOME", str(self.spark_home.path))
+        if self.kube_config is not None:
+            env["KUBECONFIG"] = str(self.kube_config)
         if self.is_local:
             env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine needs to reach it
         temporary = [f"-Djava.io.tmpdir={self._temporary}"] if self._temporary is not None else []
@@ -286,27 +296,26 @@ class SparkSubmit(SparkSubmitHook):
     def on_kill(self) -> None:
         """End the application on the cluster, if any, and the whole process group of spark-submit."""
         self.killed = True
-        on_yarn = self.cluster_mode is not None and self.cluster_mode.resource_manager is not None
-        reached = on_yarn and self.end_on_cluster()
+        reached = self.end_on_cluster()
         if reached:
             self._let_spark_submit_clean_up()
         if self._submit_sp is not None:
             end_group(self._submit_sp)
-        if reached or not on_yarn:
-            self.end_on_cluster()  # on YARN again: the application may have been submitted meanwhile
-        self._yarn_application_id = self._kubernetes_driver_pod = None  # else the base calls the command `yarn`
+        if reached:
+            self.end_on_cluster()  # again: the application may have been submitted meanwhile
+        # Else the base calls the command `yarn`, or deletes the pod by another connection.
+        self._yarn_application_id = self._kubernetes_driver_pod = None
         super().on_kill()
 
     def end_on_cluster(self) -> bool:
         """End the application whose driver runs on the cluster, if any. False if the cluster couldn't be reached."""
         if self.cluster_mode is None:
             return False
+        manager = self.cluster_mode.manager
         try:
-            if self.cluster_mode.resource_manager is None:
-                self._kill_driver_pod(self.cluster_mode.driver_pod)
-            elif killed := self.cluster_mode.resource_manager.kill(self.cluster_mode.submission):
-                self.log.info("Spark application %s on YARN was killed", ", ".join(killed))
-        except (ResourceManagerError, OSError, subprocess.SubprocessError) as error:
+            if killed := manager.kill(self.cluster_mode.submission):
+                self.log.info("Spark application %s on %s was killed", ", ".join(killed), manager.name)
+        except DeltaMergeError as error:
             self.log.warning("The Spark application on the cluster could not be ended: %s", error)
             return False
         return True
@@ -316,15 +325,6 @@ class SparkSubmit(SparkSubmitHook):
         deadline = time.monotonic() + _SECONDS_TO_CLEAN_UP
         while self._submit_sp is not None and self._submit_sp.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-
-    def _kill_driver_pod(self, pod: str) -> None:
-        name = ":".join(filter(None, [self._connection["namespace"], pod]))
-        properties = ["--properties-file", str(self._properties_file), *self._with_defaults]
-        command = [self.find_binary(), "--master", self.master, *properties, "--kill", name]
-        # In its own session: it takes a few seconds and must continue even if this process is killed meanwhile.
-        subprocess.run(
-            command, check=False, capture_output=True, timeout=_SECONDS_TO_KILL_A_POD, start_new_session=True
-        )
 
     def find_binary(self) -> str:
         """The path of spark-submit.
@@ -362,15 +362,16 @@ class SparkSubmit(SparkSubmitHook):
             self.spark_log.write([masked])
             known = self.application
             is_shown = self.output.read(masked)
-            if known is None:
-                self._tell_application()
+            if known is None and self.application is not None:
+                self.tell_application(self.application)
             if is_shown or self.verbose:
                 yield masked
 
-    def _tell_application(self) -> None:
-        if self.application is None or self._on_application is None:
+    def tell_application(self, application: SparkApplication) -> None:
+        """Call the callback for an application that has started, if there is one."""
+        if self._on_application is None:
             return
         try:
-            self._on_application(self.application)
+            self._on_application(application)
         except Exception:  # a failing callback must not fail the merge
-            self.log.warning("The callback for Spark application %s failed.", self.application.id, exc_info=True)
+            self.log.warning("The callback for Spark application %s failed.", application.id, exc_info=True)

@@ -41,7 +41,7 @@ class StartedApplication(ABC):
     def kill(self) -> None:
         """End it, if it still runs, and remove its files from this machine.
 
-        :raises ResourceManagerError: when the cluster can't be reached to end it.
+        :raises ClusterManagerError: when the cluster can't be reached to end it.
         """
 
     @abstractmethod

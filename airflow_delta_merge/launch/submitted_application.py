@@ -1,4 +1,4 @@
-"""The Spark application of a deferred task whose driver runs on YARN, from its follower's side."""
+"""A Spark application whose driver runs on YARN or Kubernetes, from its follower's side."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_delta_merge.exceptions import ResourceManagerError
+from airflow.providers.common.compat.sdk import redact
+
+from airflow_delta_merge.exceptions import ClusterManagerError
+from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.spark_output import SparkOutput, is_progress
 from airflow_delta_merge.launch.started_application import StartedApplication
-from airflow_delta_merge.launch.yarn import ResourceManager, YarnApplication
 
-#: How long a ResourceManager may not answer: longer than a restart takes.
+#: How long a cluster's manager may not answer: longer than a restart takes.
 SILENCE_SECONDS = 300.0
-#: How long it may not know the application: after a restart it answers before it has recovered its state.
-UNKNOWN_SECONDS = 60.0
 _SECONDS_BETWEEN_COMPLAINTS = 60.0
 _SECONDS_TO_KILL = 20.0  # Airflow gives a trigger 30
 _SECONDS_BETWEEN_TRIES = 1.0
@@ -47,10 +48,12 @@ class _Patience:
 
 @dataclass
 class SubmittedApplication(StartedApplication):
-    """A Spark application that YARN runs, without a local process.
+    """A Spark application that a cluster runs, without a local process.
 
     :param cluster_mode: how it was submitted, and how to find it.
     :param application: the application, as far as known.
+    :param shows_all: whether its news contain every useful line of the driver's output, not only the merge's progress.
+        Only a process in which Airflow masks the merge's secrets may show these.
     :ivar end: how it ended; None while it runs. Its result must still be fetched, and takes precedence over ``error``,
         which says why there may be no result.
     """
@@ -59,10 +62,16 @@ class SubmittedApplication(StartedApplication):
 
     cluster_mode: ClusterMode
     application: SparkApplication | None = None
+    shows_all: bool = False
     end: ApplicationEnd | None = None
-    _state: str = field(default="", repr=False)
+    _state: tuple[str, str] = field(default=("", ""), repr=False)
+    _output: SparkOutput = field(default_factory=SparkOutput, repr=False)
+    _read_until: str = field(default="", repr=False)
     _answer: _Patience = field(default_factory=lambda: _Patience(SILENCE_SECONDS), repr=False)
-    _knowledge: _Patience = field(default_factory=lambda: _Patience(UNKNOWN_SECONDS), repr=False)
+    _knowledge: _Patience = field(default_factory=lambda: _Patience(0.0), repr=False)
+
+    def __post_init__(self) -> None:
+        self._knowledge.seconds = self._manager.unknown_seconds
 
     def to_dict(self) -> dict[str, Any]:
         """The data to find it again, in JSON types and without secrets."""
@@ -80,22 +89,28 @@ class SubmittedApplication(StartedApplication):
 
     def __str__(self) -> str:
         name = self.application.id if self.application else self.cluster_mode.submission
-        return f"Spark runs on YARN as {name}; a triggerer follows it."
+        return f"Spark runs on {self._manager.name} as {name}; a triggerer follows it."
 
     def follow(self) -> list[str]:
-        """Query YARN once, and return the news as sentences."""
+        """Query the cluster once, and return the news as sentences, and the driver's new lines where it gives them."""
         try:
-            found = self._resource_manager.find(self.cluster_mode.submission)
-        except ResourceManagerError as error:
+            found = self._manager.find(self.cluster_mode.submission)
+            lines = self._new_lines() if found is not None else []
+        except ClusterManagerError as error:
             minutes = f"{SILENCE_SECONDS / 60:.0f} minutes"
             verdict = (
                 f"The state of {self._name} was unknown for {minutes}: {error} It may still run; the next try of this "
                 "task ends it first."
             )
             return self._miss(self._answer, f"{error} Retrying for up to {minutes}.", verdict)
-        news = [] if self._answer.missing_since is None else ["YARN's ResourceManager answers again."]
+        news = [] if self._answer.missing_since is None else [f"{self._manager.name} answers again."]
         self._answer.missing_since = None
-        return news + (self._not_known() if found is None else self._heard_of(found))
+        return news + (self._not_known() if found is None else self._heard_of(found, lines))
+
+    def _new_lines(self) -> list[str]:
+        lines, self._read_until = self._manager.read_log(self.cluster_mode.submission, self._read_until)
+        masked = [str(redact(line)) for line in lines]
+        return [line for line in masked if self._output.read(line) and (self.shows_all or is_progress(line))]
 
     def look(self) -> tuple[list[str], ApplicationEnd | None]:
         return self.follow(), self.end
@@ -104,51 +119,51 @@ class SubmittedApplication(StartedApplication):
         return self.end is None
 
     def mask_secrets(self) -> None:
-        """Do nothing: YARN has no secrets."""
+        """Do nothing: what is shown has no secrets."""
 
     def kill(self) -> None:
-        """Make YARN kill it, if it runs; its containers end within seconds.
+        """Make the cluster end it, if it runs; its containers end within seconds.
 
-        :raises ResourceManagerError: when YARN can't be reached, despite retries for some seconds.
+        :raises ClusterManagerError: when the cluster can't be reached, despite retries for some seconds.
         """
         deadline = time.monotonic() + _SECONDS_TO_KILL
         while True:
             try:
-                self._resource_manager.kill(self.cluster_mode.submission)
+                self._manager.kill(self.cluster_mode.submission)
                 return
-            except ResourceManagerError:
+            except ClusterManagerError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_SECONDS_BETWEEN_TRIES)
 
     @property
-    def _resource_manager(self) -> ResourceManager:
-        assert self.cluster_mode.resource_manager is not None
-        return self.cluster_mode.resource_manager
+    def _manager(self) -> ClusterManager:
+        return self.cluster_mode.manager
 
     @property
     def _name(self) -> str:
         return f"Spark application {self.application.id if self.application else self.cluster_mode.submission}"
 
-    def _heard_of(self, found: YarnApplication) -> list[str]:
+    def _heard_of(self, found: ClusterApplication, lines: list[str]) -> list[str]:
         self._knowledge.missing_since = None
+        logged = self._output.application
         known = self.application.ui_url if self.application else None
-        self.application = SparkApplication(found.id, found.address or known)
+        event_log = logged is not None and logged.event_log
+        self.application = SparkApplication(found.id, found.address or known, event_log)
         if found.has_ended:
             exit_code = 0 if found.succeeded else 1
-            error = _why_no_result(found)
+            error = _why_no_result(found, self._manager.name)
             self.end = ApplicationEnd(exit_code=exit_code, application=self.application, error=error)
-        news = [] if found.state == self._state else [f"{self._name} is {found.state} on YARN."]
-        self._state = found.state
-        return news
+        state = (found.state, "" if found.has_ended else found.diagnostics)
+        why = f": {state[1]}" if state[1] else ""
+        news = [] if state == self._state else [f"{self._name} is {found.state} on {self._manager.name}{why}."]
+        self._state = state
+        return [*lines, *news]
 
     def _not_known(self) -> list[str]:
-        said = f"YARN doesn't know {self._name}. Retrying for up to {UNKNOWN_SECONDS:.0f} seconds."
-        verdict = (
-            f"YARN no longer knows {self._name}, and it left no result. Its ResourceManager was restarted without "
-            "recovery, or remembers too few completed applications "
-            "(yarn.resourcemanager.max-completed-applications)."
-        )
+        cluster = self._manager.name
+        said = f"{cluster} doesn't know {self._name}. Retrying for up to {self._knowledge.seconds:.0f} seconds."
+        verdict = f"{cluster} no longer knows {self._name}, and it left no result. {self._manager.forgotten}"
         return self._miss(self._knowledge, said, verdict)
 
     def _miss(self, patience: _Patience, said: str, verdict: str) -> list[str]:
@@ -158,11 +173,11 @@ class SubmittedApplication(StartedApplication):
         return [said] if patience.shall_be_said() else []
 
 
-def _why_no_result(ended: YarnApplication) -> str:
+def _why_no_result(ended: ClusterApplication, cluster: str) -> str:
     why = f" ({ended.diagnostics})" if ended.diagnostics else ""
-    look = f"See its driver's log for the reason: yarn logs -applicationId {ended.id}."
-    if ended.state == "KILLED":
-        return f"Spark application {ended.id} was killed on YARN, but not by this task{why}."
+    look = f"See its driver's log for the reason: {ended.log_command}."
+    if ended.was_killed:
+        return f"Spark application {ended.id} was killed on {cluster}, but not by this task{why}."
     if ended.succeeded:
-        return f"Spark application {ended.id} succeeded on YARN, but left no result. {look}"
-    return f"Spark application {ended.id} failed on YARN{why} and left no result. {look}"
+        return f"Spark application {ended.id} succeeded on {cluster}, but left no result. {look}"
+    return f"Spark application {ended.id} failed on {cluster}{why} and left no result. {look}"

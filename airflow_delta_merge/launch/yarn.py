@@ -6,56 +6,40 @@ import getpass
 import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from airflow_delta_merge.exceptions import ResourceManagerError
+from airflow_delta_merge.exceptions import ClusterManagerError
+from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 _STATES_BEFORE_THE_END = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _TIMEOUT_SECONDS = 3.0  # Airflow's supervisor gives a killed task five
-_SECONDS_TO_END = 60.0
-_SECONDS_BETWEEN_LOOKS = 0.5
 _LONGEST_DIAGNOSTICS = 300
+_TAGS = "spark.yarn.tags"
 
 
-@dataclass(frozen=True, kw_only=True)
-class YarnApplication:
-    """An application as YARN reports it.
-
-    :param id: its id, e.g. ``application_1795322942133_0001``.
-    :param state: YARN's state, e.g. ``ACCEPTED``; ``FINISHED``, ``FAILED`` or ``KILLED`` once it has ended.
-    :param succeeded: whether the application reported success.
-    :param address: the URL of its page, once it has one.
-    :param diagnostics: the first line of YARN's diagnostics, at most 300 characters.
-    """
-
-    id: str
-    state: str
-    succeeded: bool
-    address: str | None
-    diagnostics: str
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state not in _STATES_BEFORE_THE_END
-
-    @classmethod
-    def of(cls, reported: Mapping[str, Any]) -> YarnApplication:
-        """Build it from an entry of YARN's list."""
-        # Later lines may be the end of the driver's output, which may contain secrets.
-        first, *_ = str(reported.get("diagnostics") or "").strip().splitlines() or [""]
-        return cls(
-            id=str(reported["id"]),
-            state=str(reported["state"]),
-            succeeded=reported.get("finalStatus") == "SUCCEEDED",
-            address=reported.get("trackingUrl") or None,
-            diagnostics=first.strip()[:_LONGEST_DIAGNOSTICS].rstrip(". "),
-        )
+def _application(reported: Mapping[str, Any]) -> ClusterApplication:
+    """Build it from an entry of YARN's list."""
+    # Later lines may be the end of the driver's output, which may contain secrets.
+    first, *_ = str(reported.get("diagnostics") or "").strip().splitlines() or [""]
+    number, state = str(reported["id"]), str(reported["state"])
+    return ClusterApplication(
+        id=number,
+        state=state,
+        has_ended=state not in _STATES_BEFORE_THE_END,
+        succeeded=reported.get("finalStatus") == "SUCCEEDED",
+        was_killed=state == "KILLED",
+        address=reported.get("trackingUrl") or None,
+        diagnostics=first.strip()[:_LONGEST_DIAGNOSTICS].rstrip(". "),
+        log_command=f"yarn logs -applicationId {number}",
+    )
 
 
 def _submitting_user() -> str:
@@ -63,7 +47,7 @@ def _submitting_user() -> str:
 
 
 @dataclass(frozen=True)
-class ResourceManager:
+class ResourceManager(ClusterManager):
     """A YARN cluster's ResourceManager.
 
     Requests identify the submitting user by ``user.name``. A ResourceManager that requires Kerberos for its REST API
@@ -76,49 +60,36 @@ class ResourceManager:
     address: str
     user: str = field(default_factory=_submitting_user)
 
-    def find(self, tag: str) -> YarnApplication | None:
-        """The latest application with this tag; None if YARN knows none.
+    kind = "yarn"
+    name = "YARN"
+    unknown_seconds = 60.0  # after a restart it answers before it has recovered its state
+    forgotten = (
+        "Its ResourceManager was restarted without recovery, or remembers too few completed applications "
+        "(yarn.resourcemanager.max-completed-applications)."
+    )
 
-        :raises ResourceManagerError: when the request fails.
-        """
-        found = self._applications({"applicationTags": tag})
-        return YarnApplication.of(max(found, key=lambda each: int(each.get("startedTime") or 0))) if found else None
+    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
+        once = {"spark.yarn.maxAppAttempts": "1"}  # Airflow, not YARN, retries a failed driver
+        tags = [conf.get(_TAGS), *dict.fromkeys([mode.application, mode.submission])]
+        waits = {"spark.yarn.submit.waitAppCompletion": str(mode.waits).lower()}
+        return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
 
-    def running(self, tag: str) -> list[str]:
-        """The ids of the applications with this tag that haven't ended.
+    def find(self, submission: str) -> ClusterApplication | None:
+        found = self._applications({"applicationTags": submission})
+        return _application(max(found, key=lambda each: int(each.get("startedTime") or 0))) if found else None
 
-        :raises ResourceManagerError: when the request fails.
-        """
+    def running(self, application: str) -> list[str]:
         states = ",".join(_STATES_BEFORE_THE_END)
-        return [
-            str(application["id"]) for application in self._applications({"applicationTags": tag, "states": states})
-        ]
+        return [str(each["id"]) for each in self._applications({"applicationTags": application, "states": states})]
 
-    def kill(self, tag: str) -> list[str]:
-        """Kill all applications with this tag and return their ids; they end within seconds.
-
-        :raises ResourceManagerError: when a request fails or is refused.
-        """
-        killed = self.running(tag)
+    def kill(self, submission: str) -> list[str]:
+        killed = self.running(submission)
         for application in killed:
             self._ask("PUT", f"apps/{application}/state", {}, {"state": "KILLED"})
         return killed
 
-    def end(self, tag: str) -> list[str]:
-        """Kill all applications with this tag, wait until they have ended, and return their ids.
-
-        :raises ResourceManagerError: when a request fails, or they don't end within a minute.
-        """
-        killed = self.kill(tag)
-        deadline = time.monotonic() + _SECONDS_TO_END
-        while killed and self.running(tag):
-            if time.monotonic() > deadline:
-                raise ResourceManagerError(
-                    f"Spark application {', '.join(killed)} of an earlier try is still running, although YARN was "
-                    "asked to kill it. Check it in the ResourceManager's UI."
-                )
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-        return killed
+    def kill_all(self, application: str) -> list[str]:
+        return self.kill(application)  # each is a tag
 
     def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
         answer = self._ask("GET", "apps", query)
@@ -126,7 +97,7 @@ class ResourceManager:
             listed = (answer.get("apps") or {}).get("app", ())
             return [dict(each, id=each["id"], state=each["state"]) for each in listed]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ResourceManagerError(
+            raise ClusterManagerError(
                 f"The server at {self.address} is not a YARN ResourceManager. Check "
                 "yarn_resourcemanager_webapp_address in the extra of the Spark connection."
             ) from error
@@ -144,11 +115,11 @@ class ResourceManager:
                 parsed: Any = json.load(answer)
         except urllib.error.HTTPError as error:
             hint = " Kerberos is not supported for its REST API." if error.code == 401 else ""
-            raise ResourceManagerError(
+            raise ClusterManagerError(
                 f"YARN's ResourceManager at {self.address} refused {method} {what} for {self.user} ({error}).{hint}"
             ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise ResourceManagerError(
+            raise ClusterManagerError(
                 f"YARN's ResourceManager doesn't answer at {self.address} ({error}). Check "
                 "yarn_resourcemanager_webapp_address in the extra of the Spark connection."
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -16,7 +17,7 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.exceptions import ResourceManagerError
+from airflow_delta_merge.exceptions import ClusterManagerError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_application import SparkApplication
@@ -32,7 +33,7 @@ YARN = {
     "yarn_resourcemanager_webapp_address": "rm.internal:8088",
 }
 KUBERNETES = {"deploy-mode": "cluster", "result_path": "s3a://bucket/results"}
-# Airflow's Spark provider wants it there; for a command it isn't used.
+# What Airflow's Spark provider has where that for Kubernetes is installed.
 KUBE_CLIENT = "airflow.providers.apache.spark.hooks.spark_submit.kube_client"
 SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value"}
 # What Spark's own parser and its preparation, up to the handing over to the cluster's client, make of a command.
@@ -72,7 +73,8 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "ftp://h"}, "that is not a web address"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": "http://u:p@h"}, "with a user or password in it"),
-        ("k8s://https://h:6443", KUBERNETES, "Install apache-airflow-providers-cncf-kubernetes"),
+        ("k8s://https://h:6443", KUBERNETES | {"result_path": None}, "no result_path in its extra"),
+        ("k8s://https://h:6443", KUBERNETES | {"kubernetes_conn_id": "none"}, "no Airflow connection 'none'"),
     ],
     ids=readable,
 )
@@ -87,23 +89,28 @@ def test_a_missing_setting_fails_before_anything_starts(
 @pytest.mark.parametrize(
     ("master", "extra", "sentence"),
     [
-        ("k8s://https://h:6443", KUBERNETES, "on Kubernetes, where a merge can't be deferred. Set deferrable=False"),
         ("spark://h:7077", YARN, "can't run Python applications on a standalone cluster"),
         ("yarn", YARN | {"yarn_resourcemanager_webapp_address": ""}, "no yarn_resourcemanager_webapp_address"),
     ],
     ids=readable,
 )
 def test_a_merge_that_cannot_be_deferred_does_not_start(
-    define: Any, monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str, Any], sentence: str
+    define: Any, master: str, extra: dict[str, Any], sentence: str
 ) -> None:
-    monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
     define(master, extra)
     with pytest.raises(DeltaMergeException, match=sentence):
         DeltaMergeHook(conn_id="lake").start(JobRequest(merges=CONFIG, identity=WHO))
 
 
+def test_kubernetes_needs_its_provider(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KUBE_CLIENT, None)  # as where it isn't installed
+    define("k8s://https://h:6443", KUBERNETES)
+    with pytest.raises(DeltaMergeException, match=r"Install airflow-provider-delta-merge\[kubernetes\]"):
+        DeltaMergeHook(conn_id="lake").merge(CONFIG)
+
+
 def test_a_missing_resource_manager_is_reported() -> None:
-    with pytest.raises(ResourceManagerError, match=r"doesn't answer at http://127.0.0.1:1 .*Connection refused"):
+    with pytest.raises(ClusterManagerError, match=r"doesn't answer at http://127.0.0.1:1 .*Connection refused"):
         ResourceManager("http://127.0.0.1:1").end("tag")
 
 
@@ -134,22 +141,25 @@ def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
     assert "spark.submit.callSystemExitOnMainExit" not in conf, "why YARN refuses it would be lost"
 
 
-def test_what_spark_makes_of_the_command_for_kubernetes(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KUBE_CLIENT, object(), raising=False)
+def test_what_spark_makes_of_the_command_for_kubernetes(define: Any) -> None:
     define("k8s://https://h:6443", KUBERNETES | {"namespace": "spark"})
-    folder, understood = understand({"spark.kubernetes.file.upload.path": "s3a://bucket/uploads", **SECRET})
+    folder, understood = understand(SECRET)
     assert understood["main_class"] == "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication"
     told = understood["arguments"]
     assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
     given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
     assert given[:3] == ["--request", "request.json", "--result"]
-    assert given[3].startswith("s3a://bucket/results/airflow_delta_merge_")
+    tag = f"airflow_delta_merge_{hashlib.sha256(WHO.application_id.encode()).hexdigest()[:32]}"
+    assert given[3] == f"s3a://bucket/results/{tag}/{folder.name}.json"
     conf = understood["conf"]
     assert conf["spark.files"] == f"{folder.as_uri()}/request.json"
     assert conf["spark.submit.pyFiles"].endswith("airflow_delta_merge.zip")
     assert conf["spark.kubernetes.namespace"] == "spark"
-    assert conf["spark.kubernetes.driver.pod.name"] == f"{folder.name.replace('_', '-')}-driver"
-    assert conf["spark.kubernetes.submission.waitAppCompletion"] == "true"
+    assert conf["spark.kubernetes.file.upload.path"] == f"s3a://bucket/results/{tag}/uploads"
+    assert re.fullmatch(r"airflow-delta-merge-[a-z0-9-]+-staging-driver", conf["spark.kubernetes.driver.pod.name"])
+    assert conf["spark.kubernetes.driver.label.airflow-delta-merge/application"] == tag
+    assert conf["spark.kubernetes.driver.label.airflow-delta-merge/submission"] == folder.name
+    assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false", "its API tells more"
 
 
 def understand(conf: dict[str, str]) -> tuple[Path, dict[str, Any]]:

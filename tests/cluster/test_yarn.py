@@ -25,7 +25,6 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch import submitted_application
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
@@ -299,13 +298,13 @@ def test_the_next_try_ends_what_a_deferred_one_has_left(cluster: Yarn, table: Pa
 def test_an_application_forgotten_by_yarn_is_judged_by_its_result_then_its_log(
     cluster: Yarn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitted_application, "UNKNOWN_SECONDS", 1.0)
+    monkeypatch.setattr(ResourceManager, "unknown_seconds", 1.0)
     who, what = MergeIdentity(application_id="forgotten", generation=1), config(table, rows(0, 10, "old"))
     begun = started(what, "forgotten", who)
     wait_until(lambda: the_application(cluster, "forgotten")["state"] == "FINISHED", 120)
     other = FakeYarn()
     try:
-        mode = replace(begun.cluster_mode, resource_manager=ResourceManager(other.address))
+        mode = replace(begun.cluster_mode, manager=ResourceManager(other.address))
         forgotten = SubmittedApplication(mode, begun.application)
         assert finished(forgotten, table).num_inserted_rows == 10
         said = r"YARN no longer knows Spark application .* the next try finds that in the table's log"

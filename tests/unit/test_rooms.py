@@ -25,7 +25,7 @@ ROOMS = {
     "patterns": ("config", ""),
     "runtime": ("", ""),
     "connections": ("config runtime", "airflow"),
-    "launch": ("config contract runtime connections", "airflow"),
+    "launch": ("config contract runtime connections", "airflow kubernetes urllib3"),
     "hooks": ("config contract runtime connections launch", "airflow"),
     "history": ("contract connections", "airflow deltalake"),
     "command_line": ("config contract runtime connections hooks history", "airflow rich yaml"),

@@ -1,0 +1,87 @@
+"""An Airflow connection of type ``kubernetes``: how spark-submit reaches the cluster, and where pods run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from airflow_delta_merge.connections.fields import existing_connection
+from airflow_delta_merge.exceptions import SparkConnectionError
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_OLD_PREFIX = "extra__kubernetes__"  # of connections that Airflow 2.2 and earlier stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesAccess:
+    """What a connection of type ``kubernetes`` says.
+
+    :param namespace: the namespace for pods.
+    :param context: the context of the kubeconfig; None for the current one.
+    :param config_path: the path of a kubeconfig on the worker.
+    :param config: a kubeconfig as JSON.
+    """
+
+    namespace: str | None = None
+    context: str | None = None
+    config_path: str | None = None
+    config: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, conn_id: str) -> Self:
+        """Read a connection.
+
+        :raises SparkConnectionError: when there is no such connection, or it has another type.
+        """
+        connection = existing_connection(conn_id, SparkConnectionError, "Create it, or correct kubernetes_conn_id.")
+        if connection.conn_type != "kubernetes":
+            raise SparkConnectionError(
+                f"The connection {conn_id!r}, which kubernetes_conn_id names, has type {connection.conn_type!r}. It "
+                "must have type 'kubernetes'."
+            )
+        extra: dict[str, Any] = connection.extra_dejson
+        values = {name: extra.get(name) or extra.get(f"{_OLD_PREFIX}{name}") or None for name in _FIELDS}
+        config = values["kube_config"]
+        return cls(
+            namespace=values["namespace"],
+            context=values["cluster_context"],
+            config_path=values["kube_config_path"],
+            config=json.dumps(config) if isinstance(config, dict) else config,
+        )
+
+
+_FIELDS = ("namespace", "cluster_context", "kube_config_path", "kube_config")
+
+
+def own_namespace() -> str | None:
+    """The namespace of the pod in which this process runs; None outside Kubernetes."""
+    try:
+        return (_SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def own_pod() -> str | None:
+    """The name of the pod in which this process runs; None outside Kubernetes."""
+    return os.environ.get("HOSTNAME") if "KUBERNETES_SERVICE_HOST" in os.environ else None
+
+
+def own_address(master: str) -> str:
+    """This machine's or pod's address in the network through which it reaches the API server.
+
+    :param master: such as ``k8s://https://kubernetes.internal:6443``.
+    """
+    server = urlsplit(master.removeprefix("k8s://"))
+    with suppress(OSError, ValueError):
+        address = (server.hostname or "", server.port or 443)
+        family, kind, _, _, target = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as found:
+            found.connect(target)  # sends nothing, and chooses a route
+            return str(found.getsockname()[0])
+    return socket.gethostname()

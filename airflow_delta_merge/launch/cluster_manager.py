@@ -1,0 +1,122 @@
+"""What YARN and Kubernetes do for a merge whose driver runs on the cluster."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_delta_merge.exceptions import ClusterManagerError
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.launch.cluster_mode import ClusterMode
+
+_SECONDS_TO_END = 60.0
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterApplication:
+    """A merge's Spark application as its cluster reports it.
+
+    :param id: Spark's id, e.g. ``application_1795322942133_0001`` or ``spark-1f0c…``.
+    :param state: in the cluster's words, e.g. ``ACCEPTED`` or ``Pending``.
+    :param has_ended: whether it has ended, or can never start.
+    :param succeeded: whether the driver reported success.
+    :param was_killed: whether somebody ended it.
+    :param address: the URL of its page; None if it has none that a browser outside the cluster reaches.
+    :param diagnostics: why it is in this state, in one line; may be empty.
+    :param log_command: the command that prints the driver's log.
+    """
+
+    id: str
+    state: str
+    has_ended: bool
+    succeeded: bool
+    was_killed: bool
+    address: str | None
+    diagnostics: str
+    log_command: str
+
+
+class ClusterManager(ABC):
+    """Finds, follows and ends the applications of a merge. Subclasses are dataclasses of JSON types, without secrets.
+
+    An application is found by two names: ``submission`` is its own, and ``application`` is that of all tries of a task
+    instance.
+
+    :cvar kind: the subclass in ``ClusterMode.to_dict``.
+    :cvar name: the cluster in sentences.
+    :cvar unknown_seconds: for how long the cluster may not know an application that it has accepted.
+    :cvar forgotten: why it may not know it afterwards, as a sentence.
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    unknown_seconds: ClassVar[float]
+    forgotten: ClassVar[str]
+
+    @abstractmethod
+    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
+        """``conf`` with the Spark properties by which the application is found again."""
+
+    @abstractmethod
+    def find(self, submission: str) -> ClusterApplication | None:
+        """The application of this submission; None if the cluster knows none.
+
+        :raises ClusterManagerError: when the request fails.
+        """
+
+    @abstractmethod
+    def kill(self, submission: str) -> list[str]:
+        """Kill the application of this submission and return what was killed; it ends within seconds.
+
+        :raises ClusterManagerError: when a request fails or is refused.
+        """
+
+    @abstractmethod
+    def kill_all(self, application: str) -> list[str]:
+        """Kill the applications of all tries and return what was killed; they end within seconds.
+
+        :raises ClusterManagerError: when a request fails or is refused.
+        """
+
+    @abstractmethod
+    def running(self, application: str) -> list[str]:
+        """What of the applications of all tries hasn't ended.
+
+        :raises ClusterManagerError: when the request fails.
+        """
+
+    def end(self, application: str) -> list[str]:
+        """Kill the applications of all tries, wait until they have ended, and return what was killed.
+
+        :raises ClusterManagerError: when a request fails, or they don't end within a minute.
+        """
+        killed = self.kill_all(application)
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while killed and self.running(application):
+            if time.monotonic() > deadline:
+                raise ClusterManagerError(
+                    f"Spark application {', '.join(killed)} of an earlier try is still running, although {self.name} "
+                    "was asked to end it. Check it there."
+                )
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return killed
+
+    def read_log(self, submission: str, after: str) -> tuple[list[str], str]:
+        """New lines of the driver's output, and the position behind them; none where the cluster doesn't give them.
+
+        :param after: the position to read from; empty for the beginning.
+        """
+        return [], after
+
+    def clean_up(self, submission: str) -> list[str]:
+        """Remove what the cluster keeps of a submission whose merge is done, unless it removes that by itself.
+
+        :return: what still ran.
+        :raises ClusterManagerError: when a request fails or is refused.
+        """
+        return []

@@ -1,0 +1,239 @@
+"""Kubernetes through its API: finds, follows and deletes the driver pods of a merge.
+
+Airflow's own provider ``apache-airflow-providers-cncf-kubernetes`` has the connection and the client. It is imported
+only when a merge needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.exceptions import ClusterManagerError, SparkConnectionError
+from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.launch.cluster_mode import ClusterMode
+
+_APPLICATION, _SUBMISSION = "airflow-delta-merge/application", "airflow-delta-merge/submission"
+_SPARK_ID = "spark-app-selector"  # a label that Spark sets
+_DRIVER_CONTAINER = "spark-kubernetes-driver"
+_ENDED = ("Succeeded", "Failed")
+#: Reasons for which a pod waits, and will wait for ever unless somebody acts.
+_HOPELESS = ("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
+_GRACE_SECONDS = 3
+_REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
+_LONGEST_DIAGNOSTICS = 300
+_MOST_LOG_BYTES = 4 << 20
+#: Logs are read again from so long before the last line, as clocks differ.
+_OVERLAP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesNamespace(ClusterManager):
+    """A namespace in which drivers run.
+
+    :param namespace: its name.
+    :param conn_id: the connection of Airflow's type ``kubernetes``; None for ``kubernetes_default``, which need not
+        exist: then it is the cluster in which this process runs, or the kubeconfig of its user.
+    """
+
+    namespace: str
+    conn_id: str | None = None
+
+    kind = "kubernetes"
+    name = "Kubernetes"
+    unknown_seconds = 10.0
+    forgotten = "Its driver's pod was deleted, but not by this task."
+
+    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
+        # What travels is removed with the result.
+        uploads = {"spark.kubernetes.file.upload.path": f"{mode.result_folder}/uploads"}
+        pod = mode.submission.replace("_", "-").replace(".", "-")
+        return {
+            **uploads,
+            **conf,
+            "spark.kubernetes.namespace": self.namespace,
+            "spark.kubernetes.submission.waitAppCompletion": str(mode.waits).lower(),
+            "spark.kubernetes.driver.pod.name": f"{pod}-driver",
+            f"spark.kubernetes.driver.label.{_APPLICATION}": mode.application,
+            f"spark.kubernetes.driver.label.{_SUBMISSION}": mode.submission,
+        }
+
+    def find(self, submission: str) -> ClusterApplication | None:
+        pods = self._pods(_SUBMISSION, submission)
+        return self._application(pods[0]) if pods else None
+
+    def running(self, application: str) -> list[str]:
+        return [pod.metadata.name for pod in self._pods(_APPLICATION, application) if not _has_ended(pod)]
+
+    def kill(self, submission: str) -> list[str]:
+        return self._delete(self._pods(_SUBMISSION, submission))
+
+    def kill_all(self, application: str) -> list[str]:
+        return self._delete(self._pods(_APPLICATION, application))
+
+    def clean_up(self, submission: str) -> list[str]:
+        return self.kill(submission)
+
+    def read_log(self, submission: str, after: str) -> tuple[list[str], str]:
+        pods = self._pods(_SUBMISSION, submission)
+        if not pods or pods[0].status.phase == "Pending":
+            return [], after
+        since = None if not after else int(time.time() - _seconds(after) + _OVERLAP_SECONDS)
+        with self._asked("read the log of a pod"):
+            answer = self._api.read_namespaced_pod_log(
+                pods[0].metadata.name,
+                self.namespace,
+                container=_driver_container(pods[0]),
+                since_seconds=max(1, since) if since is not None else None,
+                timestamps=True,
+                limit_bytes=_MOST_LOG_BYTES,
+                _preload_content=False,
+                _request_timeout=_REQUEST_TIMEOUT,
+            )
+            text = answer.data.decode("utf-8", "replace")
+        stamped = [line.partition(" ") for line in text.splitlines()]
+        new = [(stamp, line) for stamp, _, line in stamped if not after or stamp > after]
+        return [line for _, line in new], new[-1][0] if new else after
+
+    @cached_property
+    def _api(self) -> Any:
+        try:
+            from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+        except ImportError as error:
+            raise missing_provider() from error
+        from airflow.providers.common.compat.sdk import AirflowException
+        from kubernetes.config import ConfigException
+
+        hook = KubernetesHook(conn_id=self.conn_id or KubernetesHook.default_conn_name)
+        try:
+            return hook.core_v1_client
+        except (AirflowException, ConfigException, OSError) as error:
+            raise SparkConnectionError(
+                f"There is no access to Kubernetes by the connection {hook.conn_id!r}: {error}. Set kubernetes_conn_id "
+                "in the extra of the Spark connection to a connection of type kubernetes, or run this where a service "
+                "account or a kubeconfig gives access."
+            ) from error
+
+    @contextmanager
+    def _asked(self, what: str) -> Iterator[None]:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except ApiException as error:
+            raise ClusterManagerError(
+                f"Kubernetes refused to {what} in the namespace {self.namespace} ({error.status}: "
+                f"{_message(error.body) or error.reason})."
+            ) from error
+        except (HTTPError, OSError) as error:
+            raise ClusterManagerError(
+                f"The API server of Kubernetes doesn't answer ({error}). Check the connection of type kubernetes that "
+                "kubernetes_conn_id in the extra of the Spark connection names."
+            ) from error
+
+    def _pods(self, label: str, value: str) -> list[Any]:
+        """The driver pods with this label, the latest first."""
+        api = self._api
+        with self._asked("list pods"):
+            pods = api.list_namespaced_pod(
+                self.namespace, label_selector=f"{label}={value}", _request_timeout=_REQUEST_TIMEOUT
+            ).items
+        return sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
+
+    def _delete(self, pods: list[Any]) -> list[str]:
+        """Delete them, and return the names of those that ran."""
+        from kubernetes.client import ApiException
+
+        for pod in pods:
+            with self._asked("delete a pod"):
+                try:
+                    self._api.delete_namespaced_pod(
+                        pod.metadata.name,
+                        self.namespace,
+                        grace_period_seconds=_GRACE_SECONDS,
+                        _request_timeout=_REQUEST_TIMEOUT,
+                    )
+                except ApiException as error:
+                    if error.status != 404:  # gone meanwhile
+                        raise
+        return [pod.metadata.name for pod in pods if not _has_ended(pod)]
+
+    def _application(self, pod: Any) -> ClusterApplication:
+        why = _why(pod)
+        ended = _terminated(pod)
+        exit_code = ended.exit_code if ended is not None else None
+        return ClusterApplication(
+            id=(pod.metadata.labels or {}).get(_SPARK_ID) or pod.metadata.name,
+            state=pod.status.phase,
+            has_ended=_has_ended(pod) or why.startswith(_HOPELESS),
+            succeeded=pod.status.phase == "Succeeded" or exit_code == 0,
+            was_killed=False,
+            address=None,
+            diagnostics=why,
+            log_command=f"kubectl logs --namespace {self.namespace} {pod.metadata.name}",
+        )
+
+
+def missing_provider() -> SparkConnectionError:
+    """The error for a connection to Kubernetes where Airflow's provider for it isn't installed."""
+    return SparkConnectionError(
+        "A merge on Kubernetes needs Airflow's provider for it. Install airflow-provider-delta-merge[kubernetes], or "
+        "apache-airflow-providers-cncf-kubernetes."
+    )
+
+
+def _driver_status(pod: Any) -> Any:
+    statuses = pod.status.container_statuses or ()
+    return next((status for status in statuses if status.name == _DRIVER_CONTAINER), None) or next(iter(statuses), None)
+
+
+def _driver_container(pod: Any) -> str:
+    names = [container.name for container in pod.spec.containers]
+    return _DRIVER_CONTAINER if _DRIVER_CONTAINER in names else str(names[0])
+
+
+def _terminated(pod: Any) -> Any:
+    """How the driver's container has ended; None if it hasn't. Other containers may run on, such as a mesh's proxy."""
+    status = _driver_status(pod)
+    return status.state.terminated if status is not None and status.state is not None else None
+
+
+def _has_ended(pod: Any) -> bool:
+    return pod.status.phase in _ENDED or _terminated(pod) is not None
+
+
+def _why(pod: Any) -> str:
+    """Why the pod waits or has failed, as ``Reason: message`` in one line; empty if there is nothing to say."""
+    status = _driver_status(pod)
+    state = status.state if status is not None else None
+    found: Any = (state.waiting or state.terminated) if state is not None else None
+    if found is None or found.reason in ("ContainerCreating", "Completed"):
+        found = next((each for each in pod.status.conditions or () if each.status == "False" and each.message), None)
+        if pod.status.phase != "Pending" or found is None:
+            found = pod.status  # an evicted pod says why
+    exit_code = getattr(found, "exit_code", None)
+    told = f"exit code {exit_code}" if exit_code else ""
+    # Whole messages may be long, and the container's own may contain secrets.
+    message = "" if exit_code is not None else " ".join(str(found.message or "").split())
+    return ": ".join(filter(None, [found.reason, told, message]))[:_LONGEST_DIAGNOSTICS].rstrip(". ")
+
+
+def _message(body: Any) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+def _seconds(stamp: str) -> float:
+    """Seconds since 1970 of a time such as ``2026-01-31T06:00:00.123456789Z``."""
+    return datetime.fromisoformat(f"{stamp[:19]}+00:00").timestamp()
