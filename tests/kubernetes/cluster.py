@@ -170,11 +170,8 @@ class Cluster:
         """End all processes and put the host back. Does nothing where there is nothing to clean up."""
         if host.state_left_behind() is None:
             return
-        # Without kubelet nothing starts ended pods again; containerd and the others end after the pods.
-        first, last = node.PROCESSES[:4], node.PROCESSES[4:]
-        self._processes.stop(*first)
+        self._processes.kill(*node.PROCESSES)
         host.kill_pods()
-        self._processes.stop(*last)
         host.restore(state)
         for entry in state.iterdir() if state.exists() else ():
             if entry.is_dir() and entry.name != "logs":

@@ -23,8 +23,7 @@ SERVICE_ADDRESS = "10.96.0.1"
 ETCD = "http://127.0.0.1:23790"
 ETCD_PEERS = "http://127.0.0.1:23800"
 SOCKET = RUN / "containerd.sock"
-#: In the order of their end. kubelet is the first, as it would start ended pods again.
-PROCESSES = ("kubelet", "proxy", "scheduler", "controller-manager", "containerd", "apiserver", "etcd")
+PROCESSES = ("etcd", "containerd", "apiserver", "controller-manager", "scheduler", "kubelet", "proxy")
 _PARTS = {
     "controller-manager": "system:kube-controller-manager",
     "proxy": "system:kube-proxy",
