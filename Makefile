@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help java install demo test test-all oracle test-of-tests test-cluster test-stores test-versions test-browser errors lint format fuzz foreign chaos \
+.PHONY: help java install demo test test-all oracle test-of-tests test-cluster test-kubernetes test-stores test-versions test-browser errors lint format fuzz foreign chaos \
 	bench bench-scale docs clean build test-wheel test-lowest test-airflow-2 licenses sbom compose-check log-store
 
 BIN := .venv/bin
@@ -30,7 +30,7 @@ WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=
 
 # Java's second compiler doesn't pay off in sessions of some minutes. The default code cache of the first alone is too
 # small for hundreds of merges.
-test test-all oracle test-of-tests test-cluster test-stores test-browser chaos fuzz: export SPARK_SUBMIT_OPTS += \
+test test-all oracle test-of-tests test-cluster test-kubernetes test-stores test-browser chaos fuzz: export SPARK_SUBMIT_OPTS += \
 	-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 
 # Keep temporary folders in memory where there is plenty: SQLite waits for the disk at each commit (21 ms instead of
@@ -84,6 +84,9 @@ test-of-tests: java install $(CLASSES) ## Put small faults into a copy of the en
 
 test-cluster: java install ## Test merges on a local standalone cluster and a local YARN
 	@$(BIN)/pytest tests/cluster --slow $(ARGS)
+
+test-kubernetes: java install ## Test merges on a Kubernetes of one node (as root; makes it from source the first time)
+	@$(BIN)/pytest tests/kubernetes --slow $(ARGS)
 
 test-stores: java install $(INSTALLED_FOR_STORES) ## Test merges into S3, Azure and Google Cloud Storage, on local servers
 	@$(BIN)/pytest tests/object_storage --slow $(ARGS)

@@ -1,0 +1,3 @@
+module airflow_delta_merge/pause
+
+go 1.24

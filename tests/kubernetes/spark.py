@@ -1,0 +1,98 @@
+"""How Spark runs on the cluster: what its pods mount, and the rights of its drivers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from airflow_delta_merge.runtime.java import check_java
+from tests.kubernetes.images import SPARK, SPARK_FOLDERS, SPARK_HOME
+from tests.kubernetes.node import SERVICE_ADDRESS
+
+SERVICE_ACCOUNT = "spark"
+HOST_SPARK = Path(pyspark.__file__).parent
+#: Debian's Java and Python have links to these.
+HOST_FOLDERS = ("/usr", "/etc/alternatives", "/etc/ssl")
+#: A driver makes its executors and their ConfigMap, and deletes all of them by their label.
+RULES = [
+    {
+        "apiGroups": [""],
+        "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"],
+        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    }
+]
+
+
+def properties(namespace: str, shared: Path | None) -> dict[str, str]:
+    """The Spark properties that every application needs here (``Cluster.spark_conf``)."""
+    java = _java_home()
+    conf = {
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.authenticate.driver.serviceAccountName": SERVICE_ACCOUNT,
+        "spark.kubernetes.container.image": SPARK,
+        "spark.kubernetes.container.image.pullPolicy": "Never",
+        # Without DNS, neither the API server nor the driver has a name.
+        "spark.kubernetes.driver.master": f"https://{SERVICE_ADDRESS}:443",
+        "spark.kubernetes.executor.useDriverPodIP": "true",
+        "spark.kubernetes.driver.request.cores": "0.3",
+        "spark.kubernetes.executor.request.cores": "0.3",
+        "spark.driver.memory": "700m",
+        "spark.executor.memory": "600m",
+        "spark.executor.cores": "1",
+        "spark.kubernetes.driverEnv.JAVA_HOME": str(java),
+        "spark.executorEnv.JAVA_HOME": str(java),
+        # Not the virtual environment's: pods have nothing of it but Spark, as other clusters do.
+        "spark.pyspark.python": "/usr/bin/python3",
+    }
+    for number, (host, pod) in enumerate(_mounts(java).items()):
+        conf |= _volume(f"host-{number}", host, pod, read_only=True)
+    if shared is not None:
+        conf |= _volume("shared", str(shared), str(shared), read_only=False)
+        # Where spark-submit puts local files for a driver in a pod.
+        conf["spark.kubernetes.file.upload.path"] = (shared / "uploads").as_uri()
+    return conf
+
+
+def pod(name: str, command: list[str]) -> dict[str, Any]:
+    """A pod that runs a program of the host's, as root."""
+    folders = {f"host-{number}": folder for number, folder in enumerate(HOST_FOLDERS)}
+    container = {
+        "name": "main",
+        "image": SPARK,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()],
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _mounts(java: Path) -> dict[str, str]:
+    """The folders of the host, and where pods see them."""
+    folders = [*HOST_FOLDERS, *map(str, Path("/etc").glob("java-*"))]
+    if not java.is_relative_to("/usr"):
+        folders.append(str(java))
+    spark = {str(HOST_SPARK / name): f"{SPARK_HOME}/{name}" for name in SPARK_FOLDERS}
+    return {folder: folder for folder in folders} | spark
+
+
+def _volume(name: str, host: str, pod: str, *, read_only: bool) -> dict[str, str]:
+    conf = {}
+    for role in ("driver", "executor"):
+        prefix = f"spark.kubernetes.{role}.volumes.hostPath.{name}"
+        conf[f"{prefix}.options.path"] = host
+        conf[f"{prefix}.mount.path"] = pod
+        conf[f"{prefix}.mount.readOnly"] = json.dumps(read_only)
+    return conf
+
+
+def _java_home() -> Path:
+    return Path(check_java()[0]).resolve().parents[1]
