@@ -217,9 +217,9 @@ def _why(pod: Any) -> str:
     state = status.state if status is not None else None
     found: Any = (state.waiting or state.terminated) if state is not None else None
     if found is None or found.reason in ("ContainerCreating", "Completed"):
-        found = next((each for each in pod.status.conditions or () if each.status == "False" and each.message), None)
-        if pod.status.phase != "Pending" or found is None:
-            found = pod.status  # an evicted pod says why
+        conditions = pod.status.conditions or ()
+        unscheduled = (each for each in conditions if each.type == "PodScheduled" and each.status == "False")
+        found = next(unscheduled, pod.status)  # an evicted pod says why
     exit_code = getattr(found, "exit_code", None)
     told = f"exit code {exit_code}" if exit_code else ""
     # Whole messages may be long, and the container's own may contain secrets.

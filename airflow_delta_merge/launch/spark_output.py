@@ -19,6 +19,8 @@ _NOISE = re.compile(
             r"^To adjust logging level use ",
             r"^Calling System\.exit\(\) with exit code ",
             r"^\S+ \S+ INFO SparkContext: (Running Spark version|OS info|Java version) ",
+            r"^\S+ \S+ INFO (KerberosConfDriverFeatureStep|KubernetesUtils|SparkKubernetesClientFactory|SslContext): ",
+            r"^Files \S+ from \S+ to ",
             r"^\S+ \S+ WARN NativeCodeLoader: ",
             r"^\S+ \S+ WARN Utils: (Your hostname, |Set SPARK_LOCAL_IP )",
             r"^\S+ \S+ WARN SparkStringUtils: Truncated the string representation of a plan",
