@@ -143,7 +143,8 @@ def pods(cluster: Cluster, namespace: str) -> Pods:
 
 def nothing_is_left(folder: Path) -> None:
     assert list((folder / "results").iterdir()) == []
-    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+    # The client of Kubernetes has files of its own there, which a killed process leaves.
+    assert list(Path(tempfile.gettempdir()).glob("airflow_delta_merge*")) == []
 
 
 def test_a_merge_in_client_mode_by_two_executors(pods: Pods, table: Path) -> None:
@@ -181,7 +182,7 @@ def test_a_merge_that_fails_tells_its_reason(pods: Pods, table: Path, folder: Pa
 
 
 def test_a_driver_that_dies_without_a_result(pods: Pods, table: Path, folder: Path) -> None:
-    conf = {"spark.driver.extraJavaOptions": f"{JAVA} -XX:NoSuchOption=1"}
+    conf = {"spark.pyspark.driver.python": "/nowhere/python3"}
     said = r"failed on Kubernetes \(Error: exit code 1\) and left no result. See its driver's log .*kubectl logs"
     with pytest.raises(DeltaMergeException, match=said):
         DeltaMergeHook(conn_id="pods", conf=conf).merge(config(table, rows(0, 1, "row")), identity=WHO)
@@ -226,7 +227,9 @@ def test_a_driver_pod_that_is_deleted_in_mid_merge(pods: Pods, table: Path, fold
     pods.delete("driver")
     thread.join(60)
     (error,) = errors
-    assert re.search(r"Kubernetes no longer knows .* Its driver's pod was deleted, but not by this task", str(error))
+    assert not isinstance(error, DeltaMergeFailException), "another try helps"
+    # What of these depends on whether the driver has time to tell.
+    assert re.search("Its driver's pod was deleted, but not by this task|SparkContext was shut down", str(error))
     result = DeltaMergeHook(conn_id="pods").merge(config(table, rows(0, 10, "new")), identity=WHO)
     assert (result.num_inserted_rows, tables.versions(table)) == (10, [0, 1])
 
