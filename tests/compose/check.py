@@ -1,133 +1,143 @@
-"""``make compose-check``: the compose file and its images without Docker.
+"""``make compose-check``: ``docker-compose.yaml`` on a Docker engine, as people run it.
 
-``python -m tests.compose.check [STAGE …]`` lints the files, makes the images by the very steps of their Dockerfiles,
-and runs the services by the very commands, settings and health checks of the compose file, in namespaces of Linux: each
-with a root folder, volumes and a user of its own, all in one network that has nothing else in it. Whatever becomes of
-this process, the kernel ends the others. Without the stage ``images`` those of the last time are taken.
+``python -m tests.compose.check [CHECK …]`` builds the images, starts the services under a project of its own, and runs
+the checks in :data:`CHECKS`, or those that are named. It ends with a table of what was run by which engine, and leaves
+no container, network or volume behind.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NoReturn
 
-from tests.compose.compose_file import ROOT, Service, make_env_file, services
-from tests.compose.composition import POSTGRES_PROGRAMS
-from tests.compose.lint import LintError, lint
+from tests.compose.bases import Bases
+from tests.compose.composition import Composition
+from tests.compose.engine import Engine, engine
+from tests.compose.leaks import CommandLines, check_leaks
+from tests.compose.limits import check_limits
+from tests.compose.machine import CheckError
+from tests.compose.merges import Merges
 
-FOLDER = ROOT / ".cache" / "compose"
-UV_CACHE = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache" / "uv")
-#: Folder and process are the children's; setpriv lets the kernel end unshare with this process, and unshare all others.
-_APART = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
+_Check = Callable[[Composition, Merges, CommandLines], str]
+#: By their names, in their order. Later ones compare tables that the earlier ones have made.
+CHECKS: dict[str, tuple[str, _Check]] = {
+    "examples": ("all example DAGs run green", lambda _, merges, __: merges.examples()),
+    "tables": ("tables equal what pandas expects", lambda _, merges, __: merges.tables()),
+    "deferred": ("a deferrable merge", lambda _, merges, __: merges.deferred()),
+    "limits": ("memory limits hold", lambda services, _, __: check_limits(services)),
+    "restarts": ("each service restarted", lambda _, merges, __: merges.restarts()),
+    "down": ("`down` and `up`, data kept", lambda _, merges, __: merges.down_and_up()),
+    "worker": ("a Spark worker killed in mid-merge", lambda _, merges, __: merges.killed("spark-worker-1")),
+    "scheduler": ("the scheduler killed in mid-merge", lambda _, merges, __: merges.killed("airflow-scheduler")),
+    "scheduler-deferred": (
+        "the same, the merge deferred",
+        lambda _, merges, __: merges.killed("airflow-scheduler", "counted_deferred"),
+    ),
+    "leaks": ("no secret in logs, command lines, images", lambda services, _, lines: check_leaks(services, lines)),
+}
 
 
-STAGES = ("lint", "images", "services")
+@dataclass(frozen=True)
+class Row:
+    """A row of the table at the end."""
+
+    what: str
+    seconds: float
+    result: str
+    is_green: bool
 
 
-class CheckError(Exception):
-    """The check can't go on; the message says why."""
+class Report:
+    """What was run, said as it happens and as a table at the end."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.engine = "no engine"
+        self.bases = "unknown"
+
+    def run(self, what: str, action: Callable[[], str]) -> bool:
+        """Run something that returns what came of it; whether it went well."""
+        started = time.monotonic()
+        try:
+            result, is_green = action(), True
+        except (CheckError, OSError, LookupError, ValueError) as error:
+            result, is_green = str(error) or repr(error), False
+        row = Row(what, time.monotonic() - started, result, is_green)
+        self.rows.append(row)
+        print(f"[{row.seconds:5.0f} s] {'ok' if is_green else 'FAILED'}: {what}: {result}", flush=True)
+        return is_green
+
+    def table(self) -> str:
+        lines = [f"Engine: {self.engine}", f"Base images: {self.bases}", ""]
+        widths = max(len(row.what) for row in self.rows)
+        for row in self.rows:
+            result = row.result if row.is_green else "FAILED, see above"
+            lines.append(f"{row.what:{widths}}  {row.seconds:5.0f} s  {result}")
+        return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make compose-check", description="docker-compose.yaml without Docker.")
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; by default all")
-    stages = set(parser.parse_args().stages or STAGES)
-    if unknown := stages - set(STAGES):
-        parser.error(f"there is no stage {', '.join(sorted(unknown))}")
+    parser = argparse.ArgumentParser(prog="make compose-check", description="docker-compose.yaml on a Docker engine.")
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; by default all")
+    names = parser.parse_args().checks or list(CHECKS)
+    if unknown := set(names) - set(CHECKS):
+        parser.error(f"there is no check {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, _leave)
+    report = Report()
     try:
-        _check(stages, time.time())
-    except (CheckError, LintError) as error:
+        with engine() as docker:
+            _check(docker, names, report)
+    except CheckError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("The check was stopped.", file=sys.stderr)
         return 130
-    return 0
-
-
-def _check(stages: set[str], started: float) -> None:
-    def say(text: str) -> None:
-        print(f"[{time.time() - started:4.0f} s] {text}", flush=True)
-
-    if "lint" in stages:
-        say(lint(FOLDER / "node"))
-    if stages != {"lint"}:
-        _remove("run")
-        env_file = make_env_file(FOLDER / "run" / "project")
-        composed = services(env_file)
-        _check_machine(composed)
-        dockerfiles = sorted({each.dockerfile for each in composed.values() if each.dockerfile})
-    if "images" in stages:
-        _make_images(dockerfiles, say)
-    if "services" in stages:
-        if missing := [each for each in dockerfiles if not (FOLDER / "images" / Path(each).parent.name).is_dir()]:
-            raise CheckError(f"The images of {', '.join(missing)} are missing: run the stage images first.")
-        _apart(["--net"], "tests.compose.inside", FOLDER / "images", FOLDER / "run", env_file, started)
-    say("Done")
-
-
-def _check_machine(composed: Mapping[str, Service]) -> None:
-    """Whether this machine has what stands for Docker, with Debian's Postgres installed if it is missing.
-
-    :raises CheckError: when it hasn't.
-    """
-    if os.geteuid() != 0:
-        raise CheckError("The check needs root, for users and folders like those of containers: run it in a container.")
-    if not shutil.which("unshare") or subprocess.run([*_APART, "--net", "/bin/true"], check=False).returncode != 0:
-        raise CheckError("No namespaces can be made on this machine (unshare fails), so nothing stands for containers.")
-    postgres = next(each.image for each in composed.values() if each.image.startswith("postgres:"))
-    version = re.sub(r"postgres:(\d+).*", r"\1", postgres)
-    if not (POSTGRES_PROGRAMS / version / "bin" / "postgres").exists():
-        _install_postgres(version)
-
-
-def _install_postgres(version: str) -> None:
-    package = f"postgresql-{version}"
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", package]):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        if not shutil.which("apt-get") or subprocess.run(command, env=environment, check=False).returncode != 0:
-            raise CheckError(f"Postgres {version} is missing: install Debian's package {package}.")
-    # The package has started a server of its own, which nobody asked for.
-    subprocess.run(["pg_ctlcluster", version, "main", "stop"], check=False, capture_output=True)
-
-
-def _make_images(dockerfiles: list[str], say: Callable[[str], None]) -> None:
-    _remove("images")
-    UV_CACHE.mkdir(parents=True, exist_ok=True)
-    for dockerfile in dockerfiles:
-        _apart([], "tests.compose.image", dockerfile, FOLDER / "images", UV_CACHE)
-        say(f"{dockerfile}: its steps ran in a clean folder")
-
-
-def _remove(name: str) -> None:
-    """Remove what the last time has left in a folder."""
-    shutil.rmtree(FOLDER / name, ignore_errors=True)
-    (FOLDER / name).mkdir(parents=True)
-
-
-def _apart(options: list[str], module: str, *arguments: object) -> None:
-    """Run a module of Python in namespaces of its own.
-
-    :raises CheckError: when it fails; it has said why.
-    """
-    command = [*_APART, *options, sys.executable, "-m", module, *map(str, arguments)]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    try:
-        if process.wait() != 0:
-            raise CheckError(f"{module} ended with exit code {process.returncode}.")
     finally:
-        process.kill()
-        process.wait()
+        if report.rows:
+            print(f"\n{report.table()}", flush=True)
+    return 0 if all(row.is_green for row in report.rows) else 1
+
+
+def _check(docker: Engine, names: list[str], report: Report) -> None:
+    report.engine = str(docker)
+    print(f"Engine: {report.engine}", flush=True)
+    bases = Bases(docker)
+
+    def provide() -> str:
+        report.bases = bases.provide()
+        return report.bases
+
+    try:
+        if report.run("base images", provide):
+            _check_services(docker, names, report)
+    finally:
+        bases.remove()
+
+
+def _check_services(docker: Engine, names: list[str], report: Report) -> None:
+    composition = Composition(docker)
+    composition.down("--volumes", "--remove-orphans")  # what a check that was killed has left
+
+    def up() -> str:
+        composition.up()
+        return f"{len(composition.running)} services healthy, airflow-init ended well"
+
+    try:
+        if report.run("`up --build --wait`", up):
+            merges, lines = Merges(composition), CommandLines(composition)
+            with lines.watched():
+                for what, check in map(CHECKS.__getitem__, names):
+                    report.run(what, lambda check=check: check(composition, merges, lines))
+    finally:
+        with suppress(CheckError):
+            composition.down("--volumes", "--remove-orphans", "--timeout", "30")
 
 
 def _leave(signum: int, frame: object) -> NoReturn:

@@ -2,7 +2,7 @@
 # What the entry point of the image postgres does with its variables, by Debian's programs: a new cluster with that user,
 # password and database, which other hosts reach by the password only.
 set -eu
-data=/var/lib/postgresql/data
+data=$PGDATA
 if [ ! -e "$data/PG_VERSION" ]; then
     echo "$POSTGRES_PASSWORD" > /tmp/password
     # shellcheck disable=SC2086
