@@ -293,8 +293,7 @@ class DeltaMergeHook(BaseHook):
 
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
-        if cluster_mode.waits:
-            submit.end_on_cluster()  # it has ended, unless spark-submit was killed
+        submit.end_on_cluster()  # it has ended, unless spark-submit was killed, or it can't start
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_application("fetch_result"))) != 0:

@@ -74,13 +74,14 @@ class KubernetesNamespace(ClusterManager):
         return [pod.metadata.name for pod in self._pods(_APPLICATION, application) if not _has_ended(pod)]
 
     def kill(self, submission: str) -> list[str]:
-        return self._delete(self._pods(_SUBMISSION, submission))
+        # The log of one that has ended can still be read.
+        return self._delete([pod for pod in self._pods(_SUBMISSION, submission) if not _has_ended(pod)])
 
     def kill_all(self, application: str) -> list[str]:
         return self._delete(self._pods(_APPLICATION, application))
 
     def clean_up(self, submission: str) -> list[str]:
-        return self.kill(submission)
+        return self._delete(self._pods(_SUBMISSION, submission))
 
     def read_log(self, submission: str, after: str) -> tuple[list[str], str]:
         pods = self._pods(_SUBMISSION, submission)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 
@@ -15,3 +17,22 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.skip("`make test-kubernetes` runs these as root, and builds Kubernetes the first time.")
     with Cluster() as cluster:
         yield cluster
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was run, by which versions."""
+    ran = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if report.nodeid.startswith("tests/kubernetes/")
+    ]
+    if not ran:
+        return
+    containerd = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    versions = [f"containerd {containerd[2] if len(containerd) > 2 else '?'}"]
+    versions += [f"{name} {version(name)}" for name in ("pyspark", "delta-spark", "apache-airflow")]
+    terminalreporter.section(f"Kubernetes 1.34.2 of one node, {', '.join(versions)}")
+    for report in ran:
+        name = report.nodeid.partition("::test_")[2].replace("_", " ")
+        terminalreporter.write_line(f"{report.outcome:7} {report.duration:5.0f} s  {name}")

@@ -200,6 +200,7 @@ def test_an_image_that_is_not_there(pods: Pods, table: Path) -> None:
             config(table, rows(0, 1, "row"))
         )
     assert time.monotonic() - begun < 60
+    wait_until(lambda: pods.names("driver") == [], 20)
 
 
 def test_a_merge_that_is_ended_ends_its_pods(pods: Pods, table: Path) -> None:
