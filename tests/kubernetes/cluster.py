@@ -14,7 +14,7 @@ from typing import Any
 
 from kubernetes import client, config
 
-from tests.kubernetes import host, node, spark
+from tests.kubernetes import host, images, node, spark
 from tests.kubernetes.processes import Processes
 from tests.kubernetes.programs import ROOT, CannotRunError, binaries, install_packages
 
@@ -109,7 +109,11 @@ class Cluster:
         """Delete a namespace and all that is in it; its pods end a little later."""
         self.api.delete_namespace(name)
 
-    def spark_conf(self, namespace: str, shared: Path | None = None) -> dict[str, str]:
+    def import_image(self, archive: Path) -> None:
+        """Give the node the images of an archive that ``docker save`` wrote."""
+        node.containerd("--namespace", "k8s.io", "images", "import", str(archive))
+
+    def spark_conf(self, namespace: str, shared: Path | None = None, image: str = images.SPARK) -> dict[str, str]:
         """The Spark properties that every application needs here.
 
         Pods run as root. Spark, Java and Python 3.11 are the host's, read-only; of Python packages there are only
@@ -117,8 +121,9 @@ class Cluster:
 
         :param namespace: one that ``namespace`` made.
         :param shared: a folder of the host that driver and executors may write to, at the same path.
+        :param image: another image, which has Spark, Java and Python.
         """
-        return spark.properties(namespace, shared)
+        return spark.properties(namespace, shared, image)
 
     def run(self, namespace: str, name: str, *command: str) -> None:
         """Start a pod that runs a program of the host's, as root."""

@@ -18,7 +18,7 @@ SPARK = "localhost/spark-host:1"
 SPARK_HOME = "/opt/spark"
 #: Where pods see the folders of the same names in the host's ``pyspark``.
 SPARK_FOLDERS = ("bin", "examples", "jars", "python", "sbin")
-ENTRYPOINT = Path(__file__).parent / "image" / "entrypoint.sh"
+ENTRYPOINT = Path(__file__).parents[2] / "deploy" / "kubernetes" / "entrypoint.sh"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -98,9 +98,9 @@ class Node:
         start("containerd", ["containerd", "--config", state / "containerd.toml"])
         wait_for("etcd", lambda: is_healthy(f"{ETCD}/health"))
         start("apiserver", [self._binaries / "kube-apiserver", *_flags(self._server_options())])
-        wait_for("containerd", lambda: self._containerd("version"))
+        wait_for("containerd", lambda: containerd("version"))
         for image in ("pause", "spark"):
-            self._containerd("--namespace", "k8s.io", "images", "import", str(state / f"{image}.tar"))
+            containerd("--namespace", "k8s.io", "images", "import", str(state / f"{image}.tar"))
         wait_for("the API server", ready)
 
     def start_parts(self) -> None:
@@ -226,16 +226,17 @@ class Node:
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         }
 
-    def _containerd(self, *arguments: str) -> bool:
-        command = ["ctr", "--address", str(SOCKET), *arguments]
-        subprocess.run(command, capture_output=True, check=True)
-        return True
-
     def _kubeconfig(self, name: str) -> Path:
         return self._state / f"{name}.kubeconfig"
 
     def _pki(self, name: str) -> Path:
         return self._state / "pki" / name
+
+
+def containerd(*arguments: str) -> bool:
+    """Run ``ctr`` of the node's containerd."""
+    subprocess.run(["ctr", "--address", str(SOCKET), *arguments], capture_output=True, check=True)
+    return True
 
 
 def is_healthy(url: str) -> bool:

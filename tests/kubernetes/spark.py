@@ -26,13 +26,12 @@ RULES = [
 ]
 
 
-def properties(namespace: str, shared: Path | None) -> dict[str, str]:
+def properties(namespace: str, shared: Path | None, image: str = SPARK) -> dict[str, str]:
     """The Spark properties that every application needs here (``Cluster.spark_conf``)."""
-    java = _java_home()
     conf = {
         "spark.kubernetes.namespace": namespace,
         "spark.kubernetes.authenticate.driver.serviceAccountName": SERVICE_ACCOUNT,
-        "spark.kubernetes.container.image": SPARK,
+        "spark.kubernetes.container.image": image,
         "spark.kubernetes.container.image.pullPolicy": "Never",
         # Without DNS, neither the API server nor the driver has a name.
         "spark.kubernetes.driver.master": f"https://{SERVICE_ADDRESS}:443",
@@ -42,6 +41,20 @@ def properties(namespace: str, shared: Path | None) -> dict[str, str]:
         "spark.driver.memory": "700m",
         "spark.executor.memory": "600m",
         "spark.executor.cores": "1",
+    }
+    if image == SPARK:
+        conf |= _of_host()
+    if shared is not None:
+        conf |= _volume("shared", str(shared), str(shared), read_only=False)
+        # Where spark-submit puts local files for a driver in a pod.
+        conf["spark.kubernetes.file.upload.path"] = (shared / "uploads").as_uri()
+    return conf
+
+
+def _of_host() -> dict[str, str]:
+    """What an image needs that has nothing: the host's Java, Python and Spark."""
+    java = _java_home()
+    conf = {
         "spark.kubernetes.driverEnv.JAVA_HOME": str(java),
         "spark.executorEnv.JAVA_HOME": str(java),
         # Not the virtual environment's: pods have nothing of it but Spark, as other clusters do.
@@ -49,10 +62,6 @@ def properties(namespace: str, shared: Path | None) -> dict[str, str]:
     }
     for number, (host, pod) in enumerate(_mounts(java).items()):
         conf |= _volume(f"host-{number}", host, pod, read_only=True)
-    if shared is not None:
-        conf |= _volume("shared", str(shared), str(shared), read_only=False)
-        # Where spark-submit puts local files for a driver in a pod.
-        conf["spark.kubernetes.file.upload.path"] = (shared / "uploads").as_uri()
     return conf
 
 

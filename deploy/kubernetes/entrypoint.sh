@@ -1,5 +1,5 @@
 #!/bin/bash
-# What of the entrypoint of Spark's own image a driver and an executor need.
+# Starts a driver or an executor as Spark asks for it, or any other program.
 set -e
 
 case "$1" in
@@ -13,7 +13,7 @@ executor)
     for name in "${!SPARK_JAVA_OPT_@}"; do
         options+=("${!name}")
     done
-    exec "$JAVA_HOME/bin/java" "${options[@]}" -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
+    exec "${JAVA_HOME:-/usr}/bin/java" "${options[@]}" -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
         -cp "$SPARK_HOME/conf:$SPARK_CLASSPATH:$SPARK_HOME/jars/*:$PWD" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend --driver-url "$SPARK_DRIVER_URL" \
         --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" --app-id "$SPARK_APPLICATION_ID" \
