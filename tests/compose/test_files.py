@@ -68,8 +68,8 @@ def test_all_have_a_memory_limit(composed: dict[str, dict[str, Any]]) -> None:
 
 def test_images_are_pinned(composed: dict[str, dict[str, Any]]) -> None:
     dockerfiles = {ROOT / each["build"]["dockerfile"] for each in composed.values() if "build" in each}
-    assert dockerfiles == set(DOCKERFILES)
-    bases = {_last("FROM", path) for path in dockerfiles}
+    assert dockerfiles == set(DOCKERFILES) - {ROOT / "deploy" / "kubernetes" / "Dockerfile"}
+    bases = {_last("FROM", path) for path in DOCKERFILES}
     pulled = {each["image"] for each in composed.values() if "build" not in each}
     assert bases | pulled == {PYTHON, POSTGRES}
     images = {each["image"] for each in composed.values()} | bases
