@@ -24,6 +24,24 @@ def existing_connection(conn_id: str, error: type[DeltaMergeError], advice: str)
         raise error(f"There is no Airflow connection {conn_id!r}. {advice}") from missing
 
 
+def connection_of_type(
+    conn_id: str, error: type[DeltaMergeError], *, parameter: str, types: tuple[str, ...]
+) -> Connection:
+    """Get a connection of one of these types.
+
+    :param error: the error to raise when there is none, or it has another type.
+    :param parameter: the parameter that names the connection, for messages: ``aws_conn_id``.
+    :param types: the allowed connection types.
+    """
+    connection = existing_connection(conn_id, error, f"Create it, or correct {parameter}.")
+    if connection.conn_type not in types:
+        raise error(
+            f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "
+            f"type {' or '.join(map(repr, types))}."
+        )
+    return connection
+
+
 @dataclass(frozen=True)
 class ConnectionFields:
     """Reads a connection's fields.
@@ -43,13 +61,7 @@ class ConnectionFields:
         :param types: the allowed connection types.
         :raises StoreAccessError: when there is no such connection, or it has another type.
         """
-        connection = existing_connection(conn_id, StoreAccessError, f"Create it, or correct {parameter}.")
-        if connection.conn_type not in types:
-            raise StoreAccessError(
-                f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "
-                f"type {' or '.join(map(repr, types))}."
-            )
-        return cls(connection, kind)
+        return cls(connection_of_type(conn_id, StoreAccessError, parameter=parameter, types=types), kind)
 
     @property
     def extra(self) -> Mapping[str, Any]:

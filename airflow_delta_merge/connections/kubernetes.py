@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from airflow_delta_merge.connections.fields import existing_connection
+from airflow_delta_merge.connections.fields import connection_of_type
 from airflow_delta_merge.exceptions import SparkConnectionError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_FIELDS = ("namespace", "cluster_context", "kube_config_path", "kube_config")
 _OLD_PREFIX = "extra__kubernetes__"  # of connections that Airflow 2.2 and earlier stored
 
 
@@ -39,12 +40,9 @@ class KubernetesAccess:
 
         :raises SparkConnectionError: when there is no such connection, or it has another type.
         """
-        connection = existing_connection(conn_id, SparkConnectionError, "Create it, or correct kubernetes_conn_id.")
-        if connection.conn_type != "kubernetes":
-            raise SparkConnectionError(
-                f"The connection {conn_id!r}, which kubernetes_conn_id names, has type {connection.conn_type!r}. It "
-                "must have type 'kubernetes'."
-            )
+        connection = connection_of_type(
+            conn_id, SparkConnectionError, parameter="kubernetes_conn_id", types=("kubernetes",)
+        )
         extra: dict[str, Any] = connection.extra_dejson
         values = {name: extra.get(name) or extra.get(f"{_OLD_PREFIX}{name}") or None for name in _FIELDS}
         config = values["kube_config"]
@@ -54,9 +52,6 @@ class KubernetesAccess:
             config_path=values["kube_config_path"],
             config=json.dumps(config) if isinstance(config, dict) else config,
         )
-
-
-_FIELDS = ("namespace", "cluster_context", "kube_config_path", "kube_config")
 
 
 def own_namespace() -> str | None:

@@ -258,17 +258,11 @@ class DeltaMergeHook(BaseHook):
             return replace(end, outcome=staging.read_outcome())
         if not submit.cluster_mode.waits:
             if exit_code != 0:
-                submit.end_on_cluster()  # the cluster may have taken it all the same
                 return end
             end = self._follow(submit, submit.cluster_mode)
             if submit.killed:
                 return end
-        unknown = self._fetch(submit, submit.cluster_mode, staging)
-        outcome = staging.read_outcome()
-        if outcome is not None:
-            return replace(end, outcome=outcome, error=None)
-        error = unknown or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
-        return replace(end, error=error)
+        return self._with_result(end, submit, submit.cluster_mode, staging)
 
     def _follow(self, submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
         """Follow an application on the cluster to its end."""
@@ -289,7 +283,21 @@ class DeltaMergeHook(BaseHook):
         """Run spark-submit, once no earlier try runs on the cluster any more, and return its exit code."""
         if submit.cluster_mode is not None and (ended := submit.cluster_mode.end_predecessors()):
             self.log.info("Spark application %s of an earlier try was ended", ", ".join(ended))
-        return submit.run(str(staging.application))
+        exit_code = submit.run(str(staging.application))
+        if exit_code != 0 and submit.cluster_mode is not None and not submit.cluster_mode.waits:
+            submit.end_on_cluster()  # the cluster may have taken it all the same
+        return exit_code
+
+    def _with_result(
+        self, end: ApplicationEnd, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging
+    ) -> ApplicationEnd:
+        """The same end with the fetched result, or with the reason why there is none."""
+        unknown = self._fetch(submit, cluster_mode, staging)
+        outcome = staging.read_outcome()
+        if outcome is not None:
+            return replace(end, outcome=outcome, error=None)
+        error = unknown or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
+        return replace(end, error=str(redact(error)))
 
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
@@ -337,7 +345,6 @@ class DeltaMergeHook(BaseHook):
             self._running = submit = self.preparation.for_merge(staging, request, on_application, waits=False)
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
-            submit.end_on_cluster()  # the cluster may have taken it all the same
             details = {"killed": submit.killed, "exactly_once": request.identity is not None}
             raise error_of_exit(exit_code, submit.output.reason, _targets(request), **details, conn_id=self.conn_id)
         assert submit.cluster_mode is not None
@@ -394,13 +401,9 @@ class DeltaMergeHook(BaseHook):
         try:
             with raised_for_airflow(), staged() as staging:
                 submit = self.preparation.for_result(staging, started.cluster_mode)
-                error = self._fetch(submit, started.cluster_mode, staging)
-                outcome = staging.read_outcome()
+                return self._with_result(end, submit, started.cluster_mode, staging)
         finally:
             self._running = None
-        if outcome is not None:
-            return replace(end, outcome=outcome, error=None)
-        return replace(end, error=str(redact(error or end.error)))
 
     def result_of(
         self,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_END = 60.0
 _SECONDS_BETWEEN_LOOKS = 0.5
+_LONGEST_DIAGNOSTICS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class ClusterApplication:
     :param address: the URL of its page; None if it has none that a browser outside the cluster reaches.
     :param diagnostics: why it is in this state, in one line; may be empty.
     :param log_command: the command that prints the driver's log.
+    :param log: where :meth:`ClusterManager.read_log` finds the driver's output; None while it finds none.
     """
 
     id: str
@@ -39,6 +41,12 @@ class ClusterApplication:
     address: str | None
     diagnostics: str
     log_command: str
+    log: str | None = None
+
+
+def shortened(diagnostics: str) -> str:
+    """A cluster's diagnostics, at most 300 characters, to be put into a sentence."""
+    return diagnostics[:_LONGEST_DIAGNOSTICS].rstrip(". ")
 
 
 class ClusterManager(ABC):
@@ -106,17 +114,18 @@ class ClusterManager(ABC):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return killed
 
-    def read_log(self, submission: str, after: str) -> tuple[list[str], str]:
-        """New lines of the driver's output, and the position behind them; none where the cluster doesn't give them.
+    def read_log(self, log: str, after: str) -> tuple[list[str], str]:
+        """New lines of a driver's output, and the position behind them; none where the cluster doesn't give them.
 
+        :param log: from :class:`ClusterApplication`.
         :param after: the position to read from; empty for the beginning.
+        :raises ClusterManagerError: when the request fails.
         """
         return [], after
 
-    def clean_up(self, submission: str) -> list[str]:
+    @abstractmethod
+    def clean_up(self, submission: str) -> None:
         """Remove what the cluster keeps of a submission whose merge is done, unless it removes that by itself.
 
-        :return: what still ran.
         :raises ClusterManagerError: when a request fails or is refused.
         """
-        return []

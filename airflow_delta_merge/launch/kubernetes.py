@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.exceptions import ClusterManagerError, SparkConnectionError
-from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
+from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
 
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_mode import ClusterMode
@@ -29,7 +29,6 @@ _ENDED = ("Succeeded", "Failed")
 _HOPELESS = ("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
 _GRACE_SECONDS = 3
 _REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
-_LONGEST_DIAGNOSTICS = 300
 _MOST_LOG_BYTES = 4 << 20
 #: Logs are read again from so long before the last line, as clocks differ.
 _OVERLAP_SECONDS = 60.0
@@ -80,19 +79,17 @@ class KubernetesNamespace(ClusterManager):
     def kill_all(self, application: str) -> list[str]:
         return self._delete(self._pods(_APPLICATION, application))
 
-    def clean_up(self, submission: str) -> list[str]:
-        return self._delete(self._pods(_SUBMISSION, submission))
+    def clean_up(self, submission: str) -> None:
+        self._delete(self._pods(_SUBMISSION, submission))
 
-    def read_log(self, submission: str, after: str) -> tuple[list[str], str]:
-        pods = self._pods(_SUBMISSION, submission)
-        if not pods or pods[0].status.phase == "Pending":
-            return [], after
+    def read_log(self, log: str, after: str) -> tuple[list[str], str]:
+        pod, _, container = log.partition("/")
         since = None if not after else int(time.time() - _seconds(after) + _OVERLAP_SECONDS)
         with self._asked("read the log of a pod"):
             answer = self._api.read_namespaced_pod_log(
-                pods[0].metadata.name,
+                pod,
                 self.namespace,
-                container=_driver_container(pods[0]),
+                container=container,
                 since_seconds=max(1, since) if since is not None else None,
                 timestamps=True,
                 limit_bytes=_MOST_LOG_BYTES,
@@ -181,6 +178,7 @@ class KubernetesNamespace(ClusterManager):
             address=None,
             diagnostics=why,
             log_command=f"kubectl logs --namespace {self.namespace} {pod.metadata.name}",
+            log=None if pod.status.phase == "Pending" else f"{pod.metadata.name}/{_driver_container(pod)}",
         )
 
 
@@ -225,7 +223,7 @@ def _why(pod: Any) -> str:
     told = f"exit code {exit_code}" if exit_code else ""
     # Whole messages may be long, and the container's own may contain secrets.
     message = "" if exit_code is not None else " ".join(str(found.message or "").split())
-    return ": ".join(filter(None, [found.reason, told, message]))[:_LONGEST_DIAGNOSTICS].rstrip(". ")
+    return shortened(": ".join(filter(None, [found.reason, told, message])))
 
 
 def _message(body: Any) -> str:

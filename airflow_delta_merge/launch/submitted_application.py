@@ -68,10 +68,10 @@ class SubmittedApplication(StartedApplication):
     _output: SparkOutput = field(default_factory=SparkOutput, repr=False)
     _read_until: str = field(default="", repr=False)
     _answer: _Patience = field(default_factory=lambda: _Patience(SILENCE_SECONDS), repr=False)
-    _knowledge: _Patience = field(default_factory=lambda: _Patience(0.0), repr=False)
+    _knowledge: _Patience = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._knowledge.seconds = self._manager.unknown_seconds
+        self._knowledge = _Patience(self._manager.unknown_seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """The data to find it again, in JSON types and without secrets."""
@@ -95,7 +95,7 @@ class SubmittedApplication(StartedApplication):
         """Query the cluster once, and return the news as sentences, and the driver's new lines where it gives them."""
         try:
             found = self._manager.find(self.cluster_mode.submission)
-            lines = self._new_lines() if found is not None else []
+            lines = self._new_lines(found.log) if found is not None and found.log is not None else []
         except ClusterManagerError as error:
             minutes = f"{SILENCE_SECONDS / 60:.0f} minutes"
             verdict = (
@@ -107,8 +107,8 @@ class SubmittedApplication(StartedApplication):
         self._answer.missing_since = None
         return news + (self._not_known() if found is None else self._heard_of(found, lines))
 
-    def _new_lines(self) -> list[str]:
-        lines, self._read_until = self._manager.read_log(self.cluster_mode.submission, self._read_until)
+    def _new_lines(self, log: str) -> list[str]:
+        lines, self._read_until = self._manager.read_log(log, self._read_until)
         masked = [str(redact(line)) for line in lines]
         return [line for line in masked if self._output.read(line) and (self.shows_all or is_progress(line))]
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from airflow_delta_merge.exceptions import ClusterManagerError
-from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
+from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
 
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 _STATES_BEFORE_THE_END = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _TIMEOUT_SECONDS = 3.0  # Airflow's supervisor gives a killed task five
-_LONGEST_DIAGNOSTICS = 300
 _TAGS = "spark.yarn.tags"
 
 
@@ -37,7 +36,7 @@ def _application(reported: Mapping[str, Any]) -> ClusterApplication:
         succeeded=reported.get("finalStatus") == "SUCCEEDED",
         was_killed=state == "KILLED",
         address=reported.get("trackingUrl") or None,
-        diagnostics=first.strip()[:_LONGEST_DIAGNOSTICS].rstrip(". "),
+        diagnostics=shortened(first.strip()),
         log_command=f"yarn logs -applicationId {number}",
     )
 
@@ -90,6 +89,9 @@ class ResourceManager(ClusterManager):
 
     def kill_all(self, application: str) -> list[str]:
         return self.kill(application)  # each is a tag
+
+    def clean_up(self, submission: str) -> None:
+        """Do nothing: YARN removes by itself what it keeps."""
 
     def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
         answer = self._ask("GET", "apps", query)
