@@ -137,7 +137,7 @@ def test_a_driver_that_has_not_ended(kubernetes: FakeKubernetes, of_pod: dict[st
     (said,) = application.follow()
     assert said.startswith("Spark application ")
     assert said.endswith(news)
-    assert (application.follow(), application.end) == ([], None), "each state is told once"
+    assert (application.follow(), application.end) == ([], None), "each state is reported once"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,20 @@ from pathlib import Path
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 
+#: A source whose merge never ends by itself.
+ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Spark properties for small merges on a small machine.
+SMALL = {
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.executor.memory": "600m",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": 4,
+    "spark.databricks.delta.snapshotPartitions": 2,
+}
+
 
 def stop(servers: list[subprocess.Popen[bytes]]) -> None:
     """End a cluster's servers, those that were started last first."""

@@ -22,23 +22,15 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from tests.airflow import tables
-from tests.cluster.processes import config, rows
+from tests.cluster.processes import ENDLESS, SMALL, config, rows
 from tests.cluster.standalone import Standalone, standalone, wait_until
 
 SEAM = Path(__file__).parent / "seam" / "spark-submit"
-ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
-    "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": JAVA,
-    "spark.executor.extraJavaOptions": JAVA,
-    "spark.executor.memory": "600m",
+    **SMALL,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": 4,
     "spark.sql.leafNodeDefaultParallelism": 4,
-    "spark.databricks.delta.snapshotPartitions": 2,
     # Both executors take part from the first task on.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +22,26 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.contract.identity import MergeIdentity
-from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
-from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
-from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS
 from tests.airflow.once import Once, applied, running, with_canary
 from tests.airflow.test_dags import Run
 from tests.airflow.test_submitted_application import FakeYarn
-from tests.cluster.processes import config, rows
+from tests.cluster import deferred
+from tests.cluster.processes import ENDLESS, JAVA, SMALL, config, rows
 from tests.cluster.standalone import wait_until
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
 
-ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # A Python as the nodes of a cluster have it: with nothing of ours, nor of Spark's.
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
 CONF = {
-    "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": JAVA,
-    "spark.executor.extraJavaOptions": JAVA,
-    "spark.executor.memory": "600m",
+    **SMALL,
     "spark.executor.instances": 1,
     "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.yarn.am.extraJavaOptions": JAVA,
@@ -56,10 +49,11 @@ CONF = {
     "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
     "spark.yarn.jars": f"local:{SPARK_JARS}/*",  # as on nodes that have Spark; else 400 MB travel each time
     "spark.pyspark.python": str(BARE_PYTHON),
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": 4,
-    "spark.databricks.delta.snapshotPartitions": 2,
 }
+
+
+started = partial(deferred.started, "yarn_cluster")
+finished = partial(deferred.finished, "yarn_cluster")
 
 
 @pytest.fixture(scope="module")
@@ -220,27 +214,6 @@ def test_xcom_has_what_a_merge_in_cluster_mode_did(cluster: Yarn, table: Path, m
     assert run.xcom("note") == {"inserted": 10, "touched": 0, "rendered": "10", "version": 1}
 
 
-def started(what: MergeConfig, name: str, identity: MergeIdentity | None = None, **conf: str) -> SubmittedApplication:
-    """Start a merge that goes on without this process."""
-    begun = DeltaMergeHook(conn_id="yarn_cluster", name=name, conf=conf).start(
-        JobRequest(merges=what, identity=identity)
-    )
-    assert isinstance(begun, SubmittedApplication)
-    return begun
-
-
-def trigger(begun: SubmittedApplication) -> DeltaMergeTrigger:
-    return DeltaMergeTrigger(**DeltaMergeTrigger(started=begun.to_dict()).serialize()[1])
-
-
-def finished(begun: SubmittedApplication, table: Path, *, exactly_once: bool = False) -> MergeResult:
-    """Follow it to its end as a triggerer does, and take its result as the task does."""
-    end = ApplicationEnd.from_dict(asyncio.run(anext(trigger(begun).run())).payload)
-    resumed = DeltaMergeHook(conn_id="yarn_cluster")
-    end = resumed.finish(SubmittedApplication.from_dict(begun.to_dict()), end)
-    return resumed.result_of(end, str(table), exactly_once=exactly_once)
-
-
 @pytest.mark.slow
 def test_a_deferred_merge_needs_no_process_of_ours(cluster: Yarn, table: Path, tmp_path: Path) -> None:
     who = MergeIdentity(application_id="deferred", generation=1)
@@ -252,7 +225,7 @@ def test_a_deferred_merge_needs_no_process_of_ours(cluster: Yarn, table: Path, t
     told = the_application(cluster, "deferred")
     assert begun.application is not None
     assert (begun.application.id, told["state"]) == (told["id"], "ACCEPTED")
-    assert CANARY not in json.dumps(trigger(begun).serialize())
+    assert CANARY not in json.dumps(deferred.trigger(begun).serialize())
     result = finished(begun, table, exactly_once=True)
     watch.stop()
     assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)

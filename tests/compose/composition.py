@@ -12,8 +12,9 @@ from typing import Any
 
 from dotenv import dotenv_values
 
+from scripts.real_airflow import free_port
 from tests.compose.engine import Engine
-from tests.compose.machine import FOLDER, ROOT, CheckError, free_port, run
+from tests.compose.machine import FOLDER, ROOT, CheckError, run
 
 COMPOSE_FILE = ROOT / "docker-compose.yaml"
 EXAMPLE = ROOT / ".env.example"

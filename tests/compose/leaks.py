@@ -1,4 +1,4 @@
-"""Where a secret of ``.env`` must not stand: logs, command lines, images and their layers."""
+"""Searches for secrets of ``.env`` where none may appear: in logs, command lines, images and their layers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CommandLines:
 
 
 def check_leaks(composition: Composition, command_lines: CommandLines) -> str:
-    """No secret stands where others than the services themselves read.
+    """Check that no secret appears where others than the services themselves can read it.
 
     :param command_lines: those that were seen.
 
@@ -87,7 +87,7 @@ def _check(secrets: Mapping[str, bytes], where: str, chunks: Iterable[bytes]) ->
     for chunk in chunks:
         size += len(chunk)
         if found := [name for name, secret in secrets.items() if secret in end + chunk]:
-            raise CheckError(f"{found[0]} stands in {where}.")
+            raise CheckError(f"The secret {found[0]} was found in {where}.")
         end = chunk[-longest:]
     return size
 

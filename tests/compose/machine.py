@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = (ROOT / ".cache" / "compose").resolve()  # runc takes no link
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _TABLES = ("nat", "filter")
-#: What stands in the rules of a Docker engine with the addresses of :mod:`tests.compose.engine`.
+#: Words that appear in the rules of a Docker engine with the addresses of :mod:`tests.compose.engine`.
 _OURS = ("DOCKER", "docker0", "198.18.")
 
 
@@ -56,12 +55,6 @@ def install(*packages: str) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update", "-qq"])
     run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], quiet)
-
-
-def free_port() -> int:
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return int(any_socket.getsockname()[1])
 
 
 class Network:

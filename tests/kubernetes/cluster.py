@@ -110,8 +110,8 @@ class Cluster:
         self.api.delete_namespace(name)
 
     def import_image(self, archive: Path) -> None:
-        """Give the node the images of an archive that ``docker save`` wrote."""
-        node.containerd("--namespace", "k8s.io", "images", "import", str(archive))
+        """Give the node the images of an archive as ``docker save`` writes it."""
+        node.import_image(archive)
 
     def spark_conf(self, namespace: str, shared: Path | None = None, image: str = images.SPARK) -> dict[str, str]:
         """The Spark properties that every application needs here.
@@ -127,7 +127,8 @@ class Cluster:
 
     def run(self, namespace: str, name: str, *command: str) -> None:
         """Start a pod that runs a program of the host's, as root."""
-        self.api.create_namespaced_pod(namespace, spark.pod(name, list(command)))
+        container = {"name": "main", "command": list(command)}
+        self.api.create_namespaced_pod(namespace, spark.pod(name, spark.HOST_FOLDERS, container))
 
     def phase(self, namespace: str, pod: str) -> str:
         """A pod's phase: Pending, Running, Succeeded or Failed."""

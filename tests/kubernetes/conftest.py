@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib import metadata
 
 import pytest
 
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.programs import version
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +32,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     containerd = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=False).stdout.split()
     versions = [f"containerd {containerd[2] if len(containerd) > 2 else '?'}"]
-    versions += [f"{name} {version(name)}" for name in ("pyspark", "delta-spark", "apache-airflow")]
-    terminalreporter.section(f"Kubernetes 1.34.2 of one node, {', '.join(versions)}")
+    versions += [f"{name} {metadata.version(name)}" for name in ("pyspark", "delta-spark", "apache-airflow")]
+    terminalreporter.section(f"Kubernetes {version()} of one node, {', '.join(versions)}")
     for report in ran:
         name = report.nodeid.partition("::test_")[2].replace("_", " ")
         terminalreporter.write_line(f"{report.outcome:7} {report.duration:5.0f} s  {name}")

@@ -38,7 +38,7 @@ _KERNEL_PARAMETERS = (
     "vm.overcommit_memory",
     "vm.panic_on_oom",
 )
-#: Folders that programs make wherever they are told to work. Those that were there before stay.
+#: Folders that programs create whatever folders they are configured to use. Those that existed before are kept.
 _STRAY_FOLDERS = ("/opt/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods")
 #: Docker sets the policy for what crosses the host to DROP, also from pod to pod where its kernel module is loaded.
 _FORWARD = ["FORWARD", "-i", BRIDGE, "-o", BRIDGE, "-j", "ACCEPT"]

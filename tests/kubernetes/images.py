@@ -59,7 +59,7 @@ def write_pause(archive: Path, program: Path) -> None:
 
 
 def write_spark(archive: Path) -> None:
-    """Write the image of drivers and executors: the folders to mount, and what stands in for Spark's entrypoint."""
+    """Write the image of drivers and executors: mount points, and the entrypoint of ``deploy/kubernetes``."""
     layer = _Layer()
     layer.folder("dev", "etc", "opt", "opt/spark", "proc", "root", "run", "sys", "usr", "var")
     layer.folder("tmp", "var/tmp", mode=0o1777)

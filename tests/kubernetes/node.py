@@ -100,7 +100,7 @@ class Node:
         start("apiserver", [self._binaries / "kube-apiserver", *_flags(self._server_options())])
         wait_for("containerd", lambda: containerd("version"))
         for image in ("pause", "spark"):
-            containerd("--namespace", "k8s.io", "images", "import", str(state / f"{image}.tar"))
+            import_image(state / f"{image}.tar")
         wait_for("the API server", ready)
 
     def start_parts(self) -> None:
@@ -237,6 +237,11 @@ def containerd(*arguments: str) -> bool:
     """Run ``ctr`` of the node's containerd."""
     subprocess.run(["ctr", "--address", str(SOCKET), *arguments], capture_output=True, check=True)
     return True
+
+
+def import_image(archive: Path) -> None:
+    """Give the node the images of an archive as ``docker save`` writes it."""
+    containerd("--namespace", "k8s.io", "images", "import", str(archive))
 
 
 def is_healthy(url: str) -> bool:

@@ -82,6 +82,13 @@ def binaries() -> Path:
     return BUILT
 
 
+def version() -> str:
+    """The version of Kubernetes that is built, e.g. ``1.34.2``."""
+    found = re.search(r"k8s\.io/kubernetes v(\d+\.\d+\.\d+)", (SOURCES / "go.mod").read_text())
+    assert found is not None
+    return found[1]
+
+
 def build(folder: Path) -> None:
     """Build Kubernetes, etcd and pause from source, as pinned in ``binaries``."""
     if shutil.which("go") is None:
@@ -89,16 +96,12 @@ def build(folder: Path) -> None:
             f"Go is missing, which builds Kubernetes: install it (https://go.dev/dl), or set {BINARIES} to a folder "
             f"that has {', '.join(PROGRAMS)}."
         )
-    version = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.\d+", (SOURCES / "go.mod").read_text())
-    assert version is not None
-    print(f"Building {version[0]} and etcd in {folder} (once; some minutes) …", flush=True)
+    major, minor, _ = version().split(".")
+    print(f"Building Kubernetes {version()} and etcd in {folder} (once; some minutes) …", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     package = "k8s.io/component-base/version"
     # Otherwise they call themselves v0.0.0, and the API server refuses a node of that version.
-    flags = (
-        f"-X {package}.gitVersion={version[0].split()[1]} -X {package}.gitMajor={version[1]} "
-        f"-X {package}.gitMinor={version[2]}"
-    )
+    flags = f"-X {package}.gitVersion=v{version()} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
     _go_build(SOURCES, f"{folder}/", *(f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES), flags=flags)
     _go_build(SOURCES / "etcd", str(folder / "etcd"), "go.etcd.io/etcd/server/v3")
     # Alone in its image, without a C library.

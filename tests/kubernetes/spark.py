@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from tests.kubernetes.node import SERVICE_ADDRESS
 
 SERVICE_ACCOUNT = "spark"
 HOST_SPARK = Path(pyspark.__file__).parent
-#: Debian's Java and Python have links to these.
-HOST_FOLDERS = ("/usr", "/etc/alternatives", "/etc/ssl")
+#: Debian's Java and Python, and what they have links to.
+HOST_FOLDERS = ("/usr", "/etc/alternatives", "/etc/ssl", *map(str, Path("/etc").glob("java-*")))
 #: A driver makes its executors and their ConfigMap, and deletes all of them by their label.
 RULES = [
     {
@@ -46,8 +47,6 @@ def properties(namespace: str, shared: Path | None, image: str = SPARK) -> dict[
         conf |= _of_host()
     if shared is not None:
         conf |= _volume("shared", str(shared), str(shared), read_only=False)
-        # Where spark-submit puts local files for a driver in a pod.
-        conf["spark.kubernetes.file.upload.path"] = (shared / "uploads").as_uri()
     return conf
 
 
@@ -65,28 +64,32 @@ def _of_host() -> dict[str, str]:
     return conf
 
 
-def pod(name: str, command: list[str]) -> dict[str, Any]:
-    """A pod that runs a program of the host's, as root."""
-    folders = {f"host-{number}": folder for number, folder in enumerate(HOST_FOLDERS)}
-    container = {
-        "name": "main",
-        "image": SPARK,
-        "imagePullPolicy": "Never",
-        "command": command,
-        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()],
-    }
+def pod(
+    name: str, folders: Iterable[str], container: Mapping[str, Any], *, writable: Path | None = None
+) -> dict[str, Any]:
+    """A pod, run as root, that has folders of the host at the same path.
+
+    :param folders: these are read-only.
+    :param container: the rest of its container.
+    :param writable: another folder, which it may write to.
+    """
+    mounted = dict.fromkeys(folders, True)
+    if writable is not None:
+        mounted[str(writable)] = False
+    volumes = {f"host-{number}": folder for number, folder in enumerate(mounted)}
+    mounts = [{"name": key, "mountPath": path, "readOnly": mounted[path]} for key, path in volumes.items()]
     spec = {
         "restartPolicy": "Never",
         "serviceAccountName": SERVICE_ACCOUNT,
-        "containers": [container],
-        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()],
+        "containers": [{"image": SPARK, "imagePullPolicy": "Never", "volumeMounts": mounts, **container}],
+        "volumes": [{"name": key, "hostPath": {"path": path}} for key, path in volumes.items()],
     }
-    return {"metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def _mounts(java: Path) -> dict[str, str]:
     """The folders of the host, and where pods see them."""
-    folders = [*HOST_FOLDERS, *map(str, Path("/etc").glob("java-*"))]
+    folders = [*HOST_FOLDERS]
     if not java.is_relative_to("/usr"):
         folders.append(str(java))
     spark = {str(HOST_SPARK / name): f"{SPARK_HOME}/{name}" for name in SPARK_FOLDERS}

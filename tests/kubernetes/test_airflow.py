@@ -11,9 +11,11 @@ import pytest
 
 from tests.airflow.conftest import airflow_home
 from tests.airflow.once import Once, applied, running, with_canary
+from tests.cluster.processes import ENDLESS
 from tests.cluster.standalone import wait_until
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.test_merges import CONF, Pods
+from tests.kubernetes.connections import environment
+from tests.kubernetes.pods import Pods
 
 __all__ = ["airflow_home"]
 
@@ -26,23 +28,10 @@ def airflow(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """An Airflow whose triggerer has nothing of the worker's: not its temporary files, nor Java."""
     folder = tmp_path_factory.mktemp("airflow")
     cluster.namespace(NAMESPACE)
-    conf = {**CONF, **cluster.spark_conf(NAMESPACE, folder)}
-    del conf["spark.kubernetes.file.upload.path"]
-    extra = {
-        "deploy-mode": "cluster",
-        "result_path": (folder / "results").as_uri(),
-        "kubernetes_conn_id": "kube",
-        "conf": conf,
-    }
-    kube = {"conn_type": "kubernetes", "extra": {"kube_config": cluster.kubeconfig.read_text(encoding="utf-8")}}
-    environment = {
-        **{name: value for name, value in cluster.environment.items() if name != "KUBECONFIG"},
-        "AIRFLOW_CONN_KUBE": json.dumps(kube),
-        "AIRFLOW_CONN_YARN_CLUSTER": json.dumps(  # the DAG's name for its cluster
-            {"conn_type": "delta_merge", "host": f"k8s://{cluster.address}", "extra": extra}
-        ),
-    }
-    with running(folder, environment=environment) as airflow:
+    kube = {"kube_config": cluster.kubeconfig.read_text(encoding="utf-8")}
+    variables = environment(cluster, NAMESPACE, folder, folder / "results", kube=kube)
+    variables["AIRFLOW_CONN_YARN_CLUSTER"] = variables.pop("AIRFLOW_CONN_PODS")  # the DAG's name for its cluster
+    with running(folder, environment=variables) as airflow:
         (folder / "elsewhere").mkdir()
         nothing = ["JAVA_HOME=/nowhere", f"TMPDIR={folder / 'elsewhere'}", "PATH=/nowhere"]
         airflow.start("triggerer --skip-serve-logs", before=["env", *nothing])
@@ -72,8 +61,7 @@ def test_a_deferred_task_comes_back_with_its_result(airflow: Once, pods: Pods) -
 
 def test_a_deferred_task_that_is_marked_failed_leaves_no_pod(airflow: Once, pods: Pods) -> None:
     target = airflow.table("marked")
-    endless = "SELECT id, 1L AS n FROM range(1000000000000) WHERE hash(id) = 1"
-    airflow.trigger("once_yarn", "marked", table=str(target), source=endless)
+    airflow.trigger("once_yarn", "marked", table=str(target), source=ENDLESS.replace("'x' AS name", "1L AS n"))
     airflow.wait(pods.is_at_work)
     assert airflow.task("once_yarn", "marked")["state"] == "deferred"
     begun = time.monotonic()

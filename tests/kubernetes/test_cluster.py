@@ -50,7 +50,8 @@ def test_pods_share_a_folder_with_the_host(cluster: Cluster, tmp_path: Path) -> 
     # A local file, which spark-submit puts into the shared folder for the driver.
     application = tmp_path / "sharing.py"
     application.write_text(SHARING)
-    submit(cluster, cluster.spark_conf(namespace, shared), str(application), str(shared))
+    uploads = {"spark.kubernetes.file.upload.path": (shared / "uploads").as_uri()}
+    submit(cluster, cluster.spark_conf(namespace, shared) | uploads, str(application), str(shared))
     assert (shared / "count").read_text() == "1000"
     assert len([*shared.glob("numbers/*.parquet")]) == 4
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.cluster.processes import config, rows
 from tests.compose.bases import Bases
 from tests.compose.engine import engine
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.test_merges import CONF
+from tests.kubernetes.connections import environment
 
 pytestmark = pytest.mark.slow
 IMAGE = "localhost/airflow-delta-merge-spark:test"
@@ -42,20 +41,9 @@ def test_a_merge_by_the_image_of_this_project(
     shared, template = tmp_path / "shared", tmp_path / "pod.yaml"
     (shared / "results").mkdir(parents=True)
     template.write_text(TEMPLATE)
-    conf = {**CONF, **cluster.spark_conf(namespace, shared, image)}
-    del conf["spark.kubernetes.file.upload.path"]
-    conf |= {f"spark.kubernetes.{role}.podTemplateFile": str(template) for role in ("driver", "executor")}
-    extra = {
-        "deploy-mode": "cluster",
-        "result_path": (shared / "results").as_uri(),
-        "kubernetes_conn_id": "kube",
-        "conf": conf,
-    }
-    connection = {"conn_type": "delta_merge", "host": f"k8s://{cluster.address}", "extra": extra}
-    kube = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(cluster.kubeconfig)}}
-    monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(connection))
-    monkeypatch.setenv("AIRFLOW_CONN_KUBE", json.dumps(kube))
-    for variable, value in cluster.environment.items():
+    templates = {f"spark.kubernetes.{role}.podTemplateFile": str(template) for role in ("driver", "executor")}
+    variables = environment(cluster, namespace, shared, shared / "results", conf=templates, image=image)
+    for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     table = tables.create_table(shared / "table")
     result = DeltaMergeHook(conn_id="pods").merge(config(table, rows(0, 1000, "old")))

@@ -17,11 +17,12 @@ from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
 from tests.airflow.conftest import airflow_home
 from tests.cluster.standalone import wait_until
+from tests.kubernetes import spark
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.connections import environment
 from tests.kubernetes.host import ADDRESS
 from tests.kubernetes.images import SPARK
-from tests.kubernetes.spark import HOST_FOLDERS, HOST_SPARK, SERVICE_ACCOUNT
-from tests.kubernetes.test_merges import CONF, Pods
+from tests.kubernetes.pods import Pods
 
 __all__ = ["airflow_home"]
 
@@ -71,25 +72,9 @@ class AirflowOfPods(RealAirflow):
 def pod_template(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
     """A worker's pod: the host's Python, this checkout and its virtual environment, and the shared folder."""
     jars = os.environ.get("AIRFLOW_DELTA_MERGE_JARS") or str(Path.home() / ".cache" / "airflow_delta_merge")
-    read_only = [*HOST_FOLDERS, *map(str, Path("/etc").glob("java-*")), sys.base_prefix, str(ROOT), sys.prefix, jars]
-    mounts, volumes = [], []
-    for number, path in enumerate(dict.fromkeys([*read_only, str(folder)])):
-        mounts.append({"name": f"v{number}", "mountPath": path, "readOnly": path != str(folder)})
-        volumes.append({"name": f"v{number}", "hostPath": {"path": path}})
-    container = {
-        "name": "base",
-        "image": SPARK,
-        "imagePullPolicy": "Never",
-        "env": [{"name": name, "value": value} for name, value in environment.items()],
-        "volumeMounts": mounts,
-    }
-    spec = {
-        "restartPolicy": "Never",
-        "serviceAccountName": SERVICE_ACCOUNT,
-        "containers": [container],
-        "volumes": volumes,
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, "spec": spec}
+    read_only = [*spark.HOST_FOLDERS, sys.base_prefix, str(ROOT), sys.prefix, jars]
+    variables = [{"name": name, "value": value} for name, value in environment.items()]
+    return spark.pod("worker", read_only, {"name": "base", "env": variables}, writable=folder)
 
 
 @pytest.fixture(scope="module")
@@ -103,23 +88,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def airflow(cluster: Cluster, folder: Path) -> Iterator[AirflowOfPods]:
     cluster.namespace(NAMESPACE)
-    conf = {**CONF, **cluster.spark_conf(NAMESPACE, folder)}
-    del conf["spark.kubernetes.file.upload.path"]
-    of_cluster = {
-        "deploy-mode": "cluster",
-        "result_path": (folder / "results").as_uri(),
-        "kubernetes_conn_id": "kube",
-        "conf": conf,
-    }
-    host = {"conn_type": "delta_merge", "host": f"k8s://{cluster.address}"}
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(cluster.kubeconfig.read_text())
-    kube = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig), "namespace": NAMESPACE}}
-    environment = {
-        **{name: value for name, value in cluster.environment.items() if name != "KUBECONFIG"},
-        "AIRFLOW_CONN_KUBE": json.dumps(kube),
-        "AIRFLOW_CONN_PODS": json.dumps(host | {"extra": of_cluster}),
-        "AIRFLOW_CONN_PODS_OF_EXECUTORS": json.dumps(host | {"extra": {"conf": conf, "kubernetes_conn_id": "kube"}}),
+    kube = {"kube_config_path": str(kubeconfig), "namespace": NAMESPACE}
+    variables = {
+        **environment(cluster, NAMESPACE, folder, folder / "results", kube=kube),
         # Workers ask the API server, so the scheduler's SQLite is only its own.
         "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
     }
@@ -130,10 +103,10 @@ def airflow(cluster: Cluster, folder: Path) -> Iterator[AirflowOfPods]:
         "AIRFLOW_HOME": str(home),
         "HOME": str(Path.home()),
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
-        "SPARK_HOME": str(HOST_SPARK),  # the image names its drivers' folder
+        "SPARK_HOME": str(spark.HOST_SPARK),  # the image names its drivers' folder
         **java,
     }
-    template.write_text(json.dumps(pod_template(folder, environment | of_pod)))
+    template.write_text(json.dumps(pod_template(folder, variables | of_pod)))
     settings = {
         "core": {"executor": "KubernetesExecutor"},
         "api": {"host": ADDRESS},
@@ -147,7 +120,7 @@ def airflow(cluster: Cluster, folder: Path) -> Iterator[AirflowOfPods]:
         },
     }
     with (folder / "log").open("ab") as log:
-        served = AirflowOfPods(home, folder / "dags", log, settings=settings, environment=environment)
+        served = AirflowOfPods(home, folder / "dags", log, settings=settings, environment=variables)
         with served.serving() as airflow:
             airflow.start("scheduler --skip-serve-logs", "triggerer --skip-serve-logs")
             wait_until(airflow.knows_dag, 120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -13,40 +12,29 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.contract.identity import MergeIdentity
-from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
-from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
+from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
-from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
-from tests.cluster.processes import config, rows
+from tests.cluster import deferred
+from tests.cluster.processes import ENDLESS, config, rows
 from tests.cluster.standalone import wait_until
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.connections import environment
+from tests.kubernetes.pods import Pods
 
-ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
 #: Rows for which a merge takes some ten seconds here.
 LONG = "SELECT id, CONCAT('new', id) AS name FROM range(40000000) WHERE SHA2(CAST(id AS STRING), 512) LIKE '000%'"
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-CONF = {
-    "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": JAVA,
-    "spark.executor.extraJavaOptions": JAVA,
-    "spark.executor.memory": "600m",
-    "spark.executor.instances": 1,
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": 4,
-    "spark.databricks.delta.snapshotPartitions": 2,
-}
 FIRST_TRY = """
 import sys
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -56,6 +44,8 @@ who = MergeIdentity(application_id="me", generation=1)
 DeltaMergeHook(conn_id="pods", name="tries").merge(from_json(sys.argv[1]), identity=who)
 """
 WHO = MergeIdentity(application_id="me", generation=1)
+started = partial(deferred.started, "pods")
+finished = partial(deferred.finished, "pods")
 
 pytestmark = pytest.mark.slow
 
@@ -80,23 +70,9 @@ def namespace(
 ) -> Iterator[str]:
     """A namespace for the test's pods, connections to the cluster in both modes, and a folder for temporary files."""
     name = cluster.namespace(f"t{time.time_ns() % 10**10}")
-    conf = {**CONF, **cluster.spark_conf(name, shared)}
-    del conf["spark.kubernetes.file.upload.path"]  # a merge has one of its own
-    client = {"conn_type": "delta_merge", "host": f"k8s://{cluster.address}", "extra": {"conf": conf}}
-    of_cluster = {
-        "deploy-mode": "cluster",
-        "result_path": (folder / "results").as_uri(),
-        "kubernetes_conn_id": "kube",
-        "conf": conf,
-    }
-    kube = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(cluster.kubeconfig), "namespace": name}}
-    monkeypatch.setenv("AIRFLOW_CONN_KUBE", json.dumps(kube))
-    monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(client | {"extra": of_cluster}))
-    client["extra"] = {"conf": conf, "kubernetes_conn_id": "kube"}
-    monkeypatch.setenv("AIRFLOW_CONN_PODS_OF_EXECUTORS", json.dumps(client))
-    for variable, value in cluster.environment.items():
-        if variable != "KUBECONFIG":  # it comes from the connection
-            monkeypatch.setenv(variable, value)
+    kube = {"kube_config_path": str(cluster.kubeconfig), "namespace": name}
+    for variable, value in environment(cluster, name, shared, folder / "results", kube=kube).items():
+        monkeypatch.setenv(variable, value)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     yield name
@@ -106,34 +82,6 @@ def namespace(
 @pytest.fixture
 def table(folder: Path) -> Path:
     return tables.create_table(folder / "table")
-
-
-class Pods:
-    """The pods of a namespace."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
-
-    def all(self, role: str) -> list[Any]:
-        pods = self._cluster.api.list_namespaced_pod(self._namespace, label_selector=f"spark-role={role}").items
-        return sorted(pods, key=lambda pod: pod.metadata.creation_timestamp)
-
-    def names(self, role: str) -> list[str]:
-        return [pod.metadata.name for pod in self.all(role)]
-
-    def delete(self, role: str) -> None:
-        """Delete all of a role at once, as a node that fails does."""
-        for name in self.names(role):
-            self._cluster.api.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)
-
-    def is_at_work(self) -> bool:
-        """Whether an executor has begun a task."""
-        for name in self.names("executor"):
-            with suppress(Exception):  # it may not have started
-                if "Running task" in self._cluster.log(self._namespace, name):
-                    return True
-        return False
 
 
 @pytest.fixture
@@ -261,8 +209,8 @@ def test_dynamic_allocation(pods: Pods, table: Path) -> None:
 def test_the_next_try_ends_the_driver_of_a_worker_that_was_killed(
     pods: Pods, table: Path, folder: Path, tmp_path: Path
 ) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
-    tried = subprocess.Popen([sys.executable, "-c", FIRST_TRY, to_json(config(table, ENDLESS))], env=environment)
+    here = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    tried = subprocess.Popen([sys.executable, "-c", FIRST_TRY, to_json(config(table, ENDLESS))], env=here)
     try:
         wait_until(pods.is_at_work, 120)
         family = [psutil.Process(tried.pid), *psutil.Process(tried.pid).children(recursive=True)]
@@ -279,27 +227,11 @@ def test_the_next_try_ends_the_driver_of_a_worker_that_was_killed(
     nothing_is_left(folder)
 
 
-def started(what: MergeConfig, identity: MergeIdentity | None = None) -> SubmittedApplication:
-    """Start a merge that goes on without this process."""
-    begun = DeltaMergeHook(conn_id="pods").start(JobRequest(merges=what, identity=identity))
-    assert isinstance(begun, SubmittedApplication)
-    return begun
-
-
-def finished(begun: SubmittedApplication, table: Path) -> MergeResult:
-    """Follow it to its end as a triggerer does, and take its result as the task does."""
-    trigger = DeltaMergeTrigger(**json.loads(json.dumps(DeltaMergeTrigger(started=begun.to_dict()).serialize()[1])))
-    end = ApplicationEnd.from_dict(asyncio.run(anext(trigger.run())).payload)
-    resumed = DeltaMergeHook(conn_id="pods")
-    end = resumed.finish(SubmittedApplication.from_dict(begun.to_dict()), end)
-    return resumed.result_of(end, str(table), exactly_once=False)
-
-
 def test_a_deferred_merge_leaves_nothing_on_the_worker(
     pods: Pods, table: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     children = psutil.Process().children()
-    begun = started(config(table, rows(0, 1000, "old")), WHO)
+    begun = started(config(table, rows(0, 1000, "old")), "deferred", WHO)
     assert (list(Path(tempfile.gettempdir()).iterdir()), psutil.Process().children()) == ([], children)
     result = finished(begun, table)
     assert (result.num_inserted_rows, result.version, tables.count_rows(table)) == (1000, 1, 1000)
@@ -308,7 +240,7 @@ def test_a_deferred_merge_leaves_nothing_on_the_worker(
 
 
 def test_a_deferred_merge_that_is_killed_by_its_trigger(pods: Pods, table: Path) -> None:
-    begun = started(config(table, ENDLESS), WHO)
+    begun = started(config(table, ENDLESS), "deferred", WHO)
     wait_until(pods.is_at_work, 120)
     SubmittedApplication.from_dict(begun.to_dict()).kill()
     wait_until(lambda: pods.names("driver") == [], 10)
@@ -316,9 +248,9 @@ def test_a_deferred_merge_that_is_killed_by_its_trigger(pods: Pods, table: Path)
 
 
 def test_the_next_try_ends_what_a_deferred_one_has_left(pods: Pods, table: Path, folder: Path) -> None:
-    started(config(table, ENDLESS), WHO)
+    started(config(table, ENDLESS), "deferred", WHO)
     wait_until(pods.is_at_work, 120)
-    result = finished(started(config(table, rows(0, 10, "new")), WHO), table)
+    result = finished(started(config(table, rows(0, 10, "new")), "deferred", WHO), table)
     assert (result.num_inserted_rows, result.version, tables.versions(table)) == (10, 1, [0, 1])
     nothing_is_left(folder)
 
