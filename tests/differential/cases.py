@@ -94,6 +94,8 @@ class Case:
     :param by_name: name the target by the catalog instead of by its path.
     :param executor: which of ours must run, e.g. "InsertOnlyMergeExecutor".
     :param without: columns left out of the comparison, because their values are made up (``rand()``, identity).
+    :param every_version: whether ``make test-versions`` runs the case on each combination of Spark and Delta, too.
+    :param since: the first minor version of Delta whose ``CREATE TABLE`` makes the table by its path.
     """
 
     name: str
@@ -112,6 +114,8 @@ class Case:
     by_name: bool = False
     executor: str = ""
     without: tuple[str, ...] = ()
+    every_version: bool = False
+    since: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         for name in ("before", "meanwhile"):

@@ -37,7 +37,7 @@ CASES = [
     Case("delete", DELETE, does="delete", table=TABLE),
     Case("insert only", INSERT, does="insert", table=TABLE),
     Case("insert only, some columns", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert", table=TABLE),
-    Case("upsert", UPSERT, does="update, insert", table=TABLE),
+    Case("upsert", UPSERT, does="update, insert", table=TABLE, every_version=True),
     Case("upsert that only inserts", UPSERT, does="insert", table=TABLE,
          source="VALUES (70, 'x', 1), (71, 'y', 2) AS s(id, name, age)"),
     Case("upsert that only updates", UPSERT, does="update", table=TABLE,

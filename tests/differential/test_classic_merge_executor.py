@@ -39,7 +39,8 @@ JOINS = [
     Case("finding by a right outer join: by-source clauses too", "WHEN MATCHED AND s.v > 1 THEN UPDATE SET v = s.v "
          "WHEN NOT MATCHED BY SOURCE AND t.id > 9 THEN DELETE", does="update, delete", table=FILES, source=PAIRS),
     Case("writing by a right outer join: matched clauses only, files rewritten", "WHEN MATCHED AND t.id = 2 THEN "
-         "DELETE WHEN MATCHED AND t.id = 3 THEN UPDATE SET v = -s.v", does="update, delete", table=FILES, source=PAIRS),
+         "DELETE WHEN MATCHED AND t.id = 3 THEN UPDATE SET v = -s.v", does="update, delete", table=FILES, source=PAIRS,
+         every_version=True),
     Case("writing by a full outer join: inserts beside, files rewritten", f"{DELETE} {INSERT}", does="delete, insert",
          table=FILES, source=PAIRS),
     Case("writing by an inner join: matched clauses only, rows marked", "WHEN MATCHED THEN UPDATE SET v = s.v",
@@ -74,7 +75,7 @@ EVERYTHING = (
 )
 COUNTS = [
     Case("counts: copied, updated, deleted, inserted, by matched and by-source clauses", EVERYTHING,
-         does="update, delete, insert", table=FILES, source=PAIRS),
+         does="update, delete, insert", table=FILES, source=PAIRS, every_version=True),
     Case("counts: the same, rows marked", EVERYTHING, does="update, delete, insert", table=MARKABLE, source=PAIRS),
     Case("counts: the same, no statistics", EVERYTHING, does="update, delete, insert", source=PAIRS,
          table=replace(FILES, confs=NO_STATISTICS), confs=NO_STATISTICS),
@@ -94,18 +95,18 @@ DELETION_VECTORS = [
          source="VALUES (1), (5), (8), (10), (11) AS s(id)"),
     Case("deletion vectors: extended by updates, deletes and by-source clauses", EVERYTHING,
          does="update, delete, insert", table=MARKED,
-         source="VALUES (2, 20), (3, 30), (6, 60), (40, 400), (99, 990) AS s(id, v)"),
+         source="VALUES (2, 20), (3, 30), (6, 60), (40, 400), (99, 990) AS s(id, v)", every_version=True),
     Case("deletion vectors: a file emptied by updates", "WHEN MATCHED THEN UPDATE SET v = s.v", does="update",
          table=MARKED, source="SELECT CAST(id AS INT) AS id, 7 AS v FROM range(4, 8)"),
     Case("deletion vectors: a file emptied by by-source deletes", "WHEN NOT MATCHED BY SOURCE THEN DELETE",
-         does="delete", table=MARKED, source="SELECT CAST(id AS INT) AS id FROM range(4)"),
+         does="delete", table=MARKED, source="SELECT CAST(id AS INT) AS id FROM range(4)", every_version=True),
 ]  # fmt: skip
 
 FED = {"delta.enableChangeDataFeed": "true"}
 THRICE = "VALUES (2, 20), (2, 21), (2, 22), (3, 30), (40, 400), (40, 400) AS s(id, v)"
 CHANGE_DATA = [
     Case("change data: deletes de-duplicated, files rewritten", DELETE, does="delete", source=THRICE,
-         table=replace(FILES, properties=FED)),
+         table=replace(FILES, properties=FED), every_version=True),
     Case("change data: deletes de-duplicated, rows marked", DELETE, does="delete", source=THRICE,
          table=replace(FILES, properties={**FED, **VECTORS})),
     Case("no change data: several source rows delete one, inserts are not de-duplicated", f"{DELETE} {INSERT}",
@@ -127,7 +128,7 @@ BESIDE_INSERTS = [
 ]  # fmt: skip
 
 MULTIPLE_MATCHES = [
-    Case("two source rows update one target row", UPDATE, fails=AMBIGUOUS, source=DOUBLE),
+    Case("two source rows update one target row", UPDATE, fails=AMBIGUOUS, source=DOUBLE, every_version=True),
     Case("two equal source rows update one target row", UPDATE, fails=AMBIGUOUS,
          source="VALUES (2, 'x', 1), (2, 'x', 1) AS s(id, name, age)"),
     Case("two source rows, an upsert", UPSERT, fails=AMBIGUOUS, source=DOUBLE),
@@ -140,7 +141,7 @@ MULTIPLE_MATCHES = [
          fails=AMBIGUOUS, source=DOUBLE),
     Case("two source rows, the merge condition takes one", UPDATE, does="update", source=DOUBLE,
          on="t.id = s.id AND s.age = 1"),
-    Case("two source rows delete one target row", DELETE, does="delete", source=DOUBLE),
+    Case("two source rows delete one target row", DELETE, does="delete", source=DOUBLE, every_version=True),
     Case("two source rows delete, others insert", f"{DELETE} {INSERT}", does="delete, insert", source=DOUBLE),
     Case("two source rows delete if", "WHEN MATCHED AND s.age = 1 THEN DELETE", fails=AMBIGUOUS, source=DOUBLE),
     Case("two source rows delete if true", "WHEN MATCHED AND true THEN DELETE", fails=AMBIGUOUS, source=DOUBLE),

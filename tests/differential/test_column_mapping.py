@@ -19,7 +19,7 @@ RENAMED = replace(NAME_MAPPED, then=("ALTER TABLE {t} RENAME COLUMN v TO w", "AL
 DROPPED = replace(NAME_MAPPED, then=("ALTER TABLE {t} DROP COLUMN v", "ALTER TABLE {t} ADD COLUMN v STRING"))
 
 CASES = [
-    Case("mapped by name", UPSERT, does="update, insert", table=NAME_MAPPED, source=SOURCE),
+    Case("mapped by name", UPSERT, does="update, insert", table=NAME_MAPPED, source=SOURCE, every_version=True),
     Case("mapped by id", UPSERT, does="update, insert", table=ID_MAPPED, source=SOURCE),
     Case("mapped by name, partitioned", UPSERT, does="update, insert", source=SOURCE,
          table=replace(NAME_MAPPED, partitioned_by="v")),

@@ -31,7 +31,7 @@ WHOLE_FILE = "VALUES (0, 'A', 1), (1, 'A', 1), (2, 'B', 2), (3, 'C', 3) AS s(id,
 CASES = [
     Case("update", UPDATE, does="update", table=PLAIN, source=SOURCE),
     Case("delete", DELETE, does="delete", table=PLAIN, source=SOURCE),
-    Case("upsert", UPSERT, does="update, insert", table=PLAIN, source=SOURCE),
+    Case("upsert", UPSERT, does="update, insert", table=PLAIN, source=SOURCE, every_version=True),
     Case("insert only", INSERT, does="insert", table=PLAIN, source=SOURCE),
     Case("update if", "WHEN MATCHED AND s.id = 2 THEN UPDATE SET *", does="update", table=PLAIN, source=SOURCE),
     Case("clauses of all kinds", f"WHEN MATCHED AND s.id = 2 THEN DELETE {UPSERT} "
@@ -39,7 +39,7 @@ CASES = [
          source=SOURCE),
     Case("delete and insert, no update", f"{DELETE} {INSERT}", does="delete, insert", table=PLAIN, source=SOURCE),
     Case("delete and insert, partitioned", f"{DELETE} {INSERT}", does="delete, insert", table=PARTITIONED,
-         source="VALUES (1, 'p1', 'x'), (2, 'p2', 'x'), (40, 'p9', 'x') AS s(id, p, v)"),
+         source="VALUES (1, 'p1', 'x'), (2, 'p2', 'x'), (40, 'p9', 'x') AS s(id, p, v)", every_version=True),
     Case("delete and insert, where the insert takes no row", f"{DELETE} WHEN NOT MATCHED AND s.id < 0 THEN INSERT *",
          does="delete", table=PLAIN, source=SOURCE),
     Case("delete and insert, no statistics to count by", f"{DELETE} {INSERT} {DROP}", does="delete, insert",

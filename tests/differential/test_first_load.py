@@ -44,7 +44,7 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 VECTORS, FEED = {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}
 
 CASES = [
-    Case("first load: upsert", UPSERT, does="insert", table=Table(COLUMNS)),
+    Case("first load: upsert", UPSERT, does="insert", table=Table(COLUMNS), every_version=True),
     Case("first load: inserts only", INSERT, does="insert", table=Table(COLUMNS)),
     Case("first load: sync", SYNC, does="insert", table=Table(COLUMNS)),
     Case("first load: two insert clauses, the last for every row",
@@ -71,8 +71,10 @@ CASES = [
     Case("first load: one partition of the condition", UPSERT, does="insert", table=BY_AGE,
          on="t.id = s.id AND t.age = 41"),
     Case("first load: deletion vectors", UPSERT, does="insert", table=Table(COLUMNS, properties=VECTORS)),
-    Case("first load: change data feed", SYNC, does="insert", table=Table(COLUMNS, properties=FEED)),
-    Case("first load: mapped columns", UPSERT, does="insert", table=Table(COLUMNS, properties=MAPPED)),
+    Case("first load: change data feed", SYNC, does="insert", table=Table(COLUMNS, properties=FEED),
+         every_version=True),
+    Case("first load: mapped columns", UPSERT, does="insert", table=Table(COLUMNS, properties=MAPPED),
+         every_version=True),
     Case("first load: clusters", UPSERT, does="insert", table=Table(COLUMNS, cluster_by="age")),
     Case("first load: row tracking", UPSERT, does="insert",
          table=Table(COLUMNS, properties={"delta.enableRowTracking": "true"})),

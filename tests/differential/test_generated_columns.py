@@ -20,9 +20,9 @@ BY_YEAR = Table(
 
 CASES = [
     Case("generated: not inserted, computed", "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)", does="insert",
-         table=GENERATED, source=SOME),
+         table=GENERATED, source=SOME, every_version=True, since=(4, 4)),
     Case("generated: computed anew by an update of its source", "WHEN MATCHED THEN UPDATE SET id = s.id + 10",
-         does="update", table=GENERATED, source=SOME),
+         does="update", table=GENERATED, source=SOME, every_version=True, since=(4, 4)),
     Case("generated: given, and right", UPSERT, does="update, insert", table=GENERATED,
          source="VALUES (2, 4), (9, 18) AS s(id, twice)"),
     Case("generated: given, and wrong", UPSERT, fails="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", table=GENERATED,

@@ -34,7 +34,7 @@ APPENDED = [
          on="t.id <=> s.id"),
     Case("insert only, all keys NULL", INSERT, does="insert", table=WITH_NULLS, source=ONE_NULL),
     Case("many files: insert only", INSERT, does="insert", table=RANGES,
-         source="VALUES (5, 'x', 'x'), (60, 'y', 'y') AS s(id, p, v)"),
+         source="VALUES (5, 'x', 'x'), (60, 'y', 'y') AS s(id, p, v)", every_version=True),
     Case("many files: insert only, keys outside of every file", INSERT, does="insert", table=RANGES,
          source="VALUES (50, 'x', 'x'), (60, 'y', 'y') AS s(id, p, v)"),
 ]  # fmt: skip
@@ -64,6 +64,7 @@ SEVERAL_CLAUSES = [
            WHEN NOT MATCHED THEN INSERT *""",
         does="insert",
         source="VALUES (7, 'a', 1), (8, 'b', 2), (9, 'c', 3) AS s(id, name, age)",
+        every_version=True,
     ),
     Case(
         "two inserts that leave a row out",

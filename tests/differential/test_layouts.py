@@ -21,7 +21,7 @@ LAYOUTS = [
     Case("many files: a few keys", UPSERT, does="update, insert", table=MANY_FILES,
          source="VALUES (7, 'x', 'x'), (23, 'y', 'y'), (99, 'z', 'z') AS s(id, p, v)"),
     Case("many files: keys in one file", UPSERT, does="update, insert", table=RANGES,
-         source="VALUES (5, 'x', 'x'), (6, 'y', 'y'), (-1, 'z', 'z') AS s(id, p, v)"),
+         source="VALUES (5, 'x', 'x'), (6, 'y', 'y'), (-1, 'z', 'z') AS s(id, p, v)", every_version=True),
     Case("many files: every key", UPSERT, does="update", table=MANY_FILES,
          source="SELECT CAST(id AS INT) id, 'p' p, 'v' v FROM range(40)"),
     Case("many files: delete every second", DELETE, does="delete", table=MANY_FILES,

@@ -57,14 +57,15 @@ CONDITIONS = [
          source="VALUES (2, DATE'2024-01-02', 20), (5, DATE'2024-03-01', 50) AS s(id, day, n)"),
     Case("a partition by a constant", UPSERT, does="update, insert", table=DATES,
          on="t.day = DATE'2024-01-02' AND t.id = s.id",
-         source="VALUES (2, DATE'2024-01-02', 20), (3, DATE'2024-02-01', 30) AS s(id, day, n)"),
+         source="VALUES (2, DATE'2024-01-02', 20), (3, DATE'2024-02-01', 30) AS s(id, day, n)", every_version=True),
     Case("a function of the partition", UPSERT, does="update, insert", table=DATES,
          on="month(t.day) = 1 AND t.id = s.id",
          source="VALUES (2, DATE'2024-01-02', 20), (3, DATE'2024-02-01', 30) AS s(id, day, n)"),
 ]  # fmt: skip
 
 NULL_KEYS = [
-    Case("NULL keys match nobody", UPSERT, does="update, insert", table=WITH_NULLS, source=NULL_SOURCE),
+    Case("NULL keys match nobody", UPSERT, does="update, insert", table=WITH_NULLS, source=NULL_SOURCE,
+         every_version=True),
     Case("NULL keys match by <=>", DELETE, does="delete", table=WITH_NULLS, source=ONE_NULL, on="t.id <=> s.id"),
     Case("NULL keys meet several by <=>", UPDATE, does="update", table=WITH_NULLS, source=ONE_NULL, on="t.id <=> s.id"),
     Case("a NULL in one of two keys", UPSERT, does="update, insert", table=WITH_NULLS, source=NULL_SOURCE,

@@ -138,7 +138,7 @@ CASES = [
     Case("most rows: some deleted first", f"WHEN MATCHED AND s.id % 4 = 0 THEN DELETE {UPSERT}",
          does="delete, update, insert", table=TABLE, source=MOST),
     Case("most rows: the rest deleted", f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE",
-         does="update, insert, delete", table=TABLE, source=MOST),
+         does="update, insert, delete", table=TABLE, source=MOST, every_version=True),
     Case("most rows: inserts with conditions", "WHEN MATCHED THEN UPDATE SET v = s.v "
          "WHEN NOT MATCHED AND s.id = 41 THEN INSERT (id) VALUES (s.id) WHEN NOT MATCHED AND s.id < 43 THEN INSERT *",
          does="update, insert", table=TABLE, source=MOST),
@@ -237,8 +237,9 @@ def test_a_broadcast_source_that_misses_a_file_takes_two_phases(spark: SparkSess
 
 FEW = [
     Case("a row of each file: updated", "WHEN MATCHED THEN UPDATE SET v = t.v + s.v",
-         does="update", table=TABLE, source=FEW_OF_EACH),
-    Case("a row of each file: deleted", "WHEN MATCHED THEN DELETE", does="delete", table=TABLE, source=FEW_OF_EACH),
+         does="update", table=TABLE, source=FEW_OF_EACH, every_version=True),
+    Case("a row of each file: deleted", "WHEN MATCHED THEN DELETE", does="delete", table=TABLE, source=FEW_OF_EACH,
+         every_version=True),
     Case("a row of each file: a change data feed",
          "WHEN MATCHED AND s.v = 2 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 0", does="update, delete",
          table=WITH_CHANGES, source=FEW_OF_EACH),

@@ -21,7 +21,8 @@ ODD = [
 ODD_PARTITIONS = Table("id INT, p STRING", ", ".join(f"({i}, {p})" for i, p in enumerate(ODD)), partitioned_by="p")
 
 CASES = [
-    Case("partitioned: upsert by key", UPSERT, does="update, insert", table=PARTITIONED, source=SOURCE),
+    Case("partitioned: upsert by key", UPSERT, does="update, insert", table=PARTITIONED, source=SOURCE,
+         every_version=True),
     Case("partitioned: upsert by key and partition", UPSERT, does="update, insert", table=PARTITIONED, source=SOURCE,
          on="t.p = s.p AND t.id = s.id"),
     Case("partitioned: null-safe partition", UPSERT, does="update, insert", table=PARTITIONED,

@@ -23,7 +23,7 @@ CASES = [
     Case("row tracking: update", UPDATE, does="update", table=TRACKED, source=SOURCE),
     Case("row tracking: delete", DELETE, does="delete", table=TRACKED, source=SOURCE),
     Case("row tracking: insert", INSERT, does="insert", table=TRACKED, source=SOURCE),
-    Case("row tracking: upsert", UPSERT, does="update, insert", table=TRACKED, source=SOURCE),
+    Case("row tracking: upsert", UPSERT, does="update, insert", table=TRACKED, source=SOURCE, every_version=True),
     Case("row tracking: upsert after an upsert", UPSERT, does="update, insert", table=TRACKED, source=SOURCE,
          before=f"MERGE INTO {{t}} t USING (VALUES (1, 'x', 5), (5, 'y', 5) AS s(id, v, n)) s ON t.id = s.id {UPSERT}"),
     Case("row tracking: not matched by source", f"{UPDATE} {DROP}", does="update, delete", table=TRACKED,

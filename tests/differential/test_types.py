@@ -76,7 +76,7 @@ BIG = Table("k BIGINT, v INT", ("(9007199254740992, 1)", "(9007199254740993, 2)"
 
 OTHER_TYPES = [
     Case("INT key = BIGINT source", UPDATE_V, does="update", table=INTS, on="t.k = s.k",
-         source="VALUES (2L, 20), (5000000000L, 30) AS s(k, v)"),
+         source="VALUES (2L, 20), (5000000000L, 30) AS s(k, v)", every_version=True),
     Case("INT key = STRING source", UPDATE_V, does="update", table=INTS, on="t.k = s.k",
          source="VALUES ('2', 20), ('0300', 30) AS s(k, v)"),
     Case("INT key = STRING source that is no number", UPDATE_V, fails="CAST_INVALID_INPUT", table=INTS, on="t.k = s.k",
@@ -132,7 +132,8 @@ OTHER_TYPES = [
 STORE = {"spark.sql.storeAssignmentPolicy": "STRICT"}
 LEGACY = {"spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.ansi.enabled": "false"}
 ASSIGNMENTS = [
-    Case("INT from BIGINT", UPDATE_V, does="update", table=INTS, on="t.k = s.k", source="VALUES (1, 5L) AS s(k, v)"),
+    Case("INT from BIGINT", UPDATE_V, does="update", table=INTS, on="t.k = s.k", source="VALUES (1, 5L) AS s(k, v)",
+         every_version=True),
     Case("INT from BIGINT that overflows", UPDATE_V, fails="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE", table=INTS,
          on="t.k = s.k", source="VALUES (1, 5000000000L) AS s(k, v)"),
     Case("INT from BIGINT that overflows, inserted", "WHEN NOT MATCHED THEN INSERT *", table=INTS, on="t.k = s.k",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ from airflow_delta_merge.runtime.spark_home import SparkHome
 from airflow_delta_merge.runtime.store_drivers import S3A
 from tests.versions.__main__ import BEGIN, matrix, with_matrix
 from tests.versions.combinations import COMBINATIONS, Combination
+from tests.versions.marked_cases import cases_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -168,7 +171,7 @@ def test_a_pyspark_of_another_version() -> None:
 # --- where the engine runs --------------------------------------------------------------------------------------------
 
 
-def test_the_engine_runs_where_the_core_was_run() -> None:
+def test_the_engine_runs_on_the_combinations_of_the_version_run() -> None:
     tried = {(minor(each.spark), minor(each.delta)) for each in COMBINATIONS if each.is_tried}
     assert {(of_spark, delta) for of_spark, deltas in TRIED.items() for delta in deltas} == tried
     for each in COMBINATIONS:
@@ -186,6 +189,32 @@ def test_elsewhere_it_is_refused(of_spark: str, delta: str) -> None:
 def test_what_spark_4_calls_a_condition_spark_3_calls_a_class() -> None:
     old, new = SimpleNamespace(getErrorClass=lambda: "A"), SimpleNamespace(getCondition=lambda: "B")
     assert [condition_of(error) for error in (old, new)] == ["A", "B"]  # type: ignore[arg-type]
+
+
+# --- the cases of the version run -------------------------------------------------------------------------------------
+
+
+def test_the_version_run_imports_no_package_that_other_environments_lack() -> None:
+    block = "import sys; sys.modules.update(dict.fromkeys(['airflow', 'deltalake', 'duckdb', 'hypothesis', 'pandas']));"
+    subprocess.run(
+        [sys.executable, "-c", f"{block} import tests.versions.run_core as run; run.cases_of((4, 4))"],
+        cwd=ROOT,
+        check=True,
+    )
+
+
+def test_older_versions_of_delta_run_all_cases_but_those_of_newer_ones() -> None:
+    assert {name.partition(":")[0] for name in cases_of((4, 4)).keys() - cases_of((3, 2)).keys()} == {
+        "generated_columns",
+        "identity_columns",
+    }
+
+
+def test_every_version_can_run_the_marked_cases() -> None:
+    for case in cases_of((4, 4)).values():
+        assert not case.evolves, f"{case}: Spark 3.5 has no WITH SCHEMA EVOLUTION"
+        assert not case.executor, f"{case}: the built-in engine has another executor"
+        assert not any("ALTER TABLE" in each for each in case.table.then), f"{case}: ALTER TABLE fails in Delta 4.1.0"
 
 
 # --- the matrix -------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""``make test-versions``: the differential core on each combination of Spark and Delta, and the matrix of what passed.
+"""``make test-versions``: the marked differential cases on each combination of Spark and Delta, and their results.
 
-Each version of PySpark gets an environment of its own in ``.cache/versions`` (some 480 MB), made by uv with exact pins;
-the one of ``make install`` serves its own. What came of each check is kept there: ``--resume`` goes on after an
-interruption, and ``--write`` puts together what ran one by one.
+uv makes an environment with exact pins in ``.cache/versions`` for each version of PySpark (about 480 MB). Only the
+version of ``make install`` uses the environment that is there. The result of each check is kept in that folder:
+``--resume`` continues after an interruption, and ``--write`` combines the results of several runs.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ RESULTS = HOME / "results"
 ENGINES = {"delta_merge": "this engine", "builtin": '`engine="builtin"`'}
 DOCUMENT = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- versions: made by make test-versions -->", "<!-- versions: end -->"
-#: What the core needs beside PySpark, in the versions of the environment that runs this.
+#: What the run needs besides PySpark, in the versions of the environment that starts it.
 PACKAGES = ("pytest", "pyarrow", "pyroaring")
 #: The second compiler doesn't pay off within minutes, and the first alone would get too little room for its code.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; 1 when something of it failed."""
+    """Run the chosen combinations; return 1 if a check failed."""
     names = [combination.name for combination in COMBINATIONS]
-    parser = argparse.ArgumentParser(prog="make test-versions", description="The differential core on each version.")
-    parser.add_argument("--only", action="append", choices=names, help="one combination, also several times")
-    parser.add_argument("--engine", choices=ENGINES, help="one engine; what is kept of the other stays")
-    parser.add_argument("--word", default="", help="only checks whose name has it; nothing is kept of such a run")
-    parser.add_argument("--resume", action="store_true", help="go on where an earlier run was interrupted")
+    parser = argparse.ArgumentParser(
+        prog="make test-versions", description="The differential cases marked every_version, on each version."
+    )
+    parser.add_argument("--only", action="append", choices=names, help="run this combination; can be repeated")
+    parser.add_argument("--engine", choices=ENGINES, help="run this engine only; results of the other are kept")
+    parser.add_argument("--word", default="", help="run checks whose names contain this word; nothing is kept")
+    parser.add_argument("--resume", action="store_true", help="skip checks that passed in an earlier run")
     parser.add_argument("--write", action="store_true", help="write the matrix into docs/compatibility.md")
-    parser.add_argument("--matrix", action="store_true", help="run nothing, only tell what ran before")
+    parser.add_argument("--matrix", action="store_true", help="run nothing, print the matrix of earlier runs")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the started processes, too
     asked = [each for each in COMBINATIONS if options.only is None or each.name in options.only]
     failed = False
     for combination in [] if options.matrix else asked:
@@ -67,15 +69,15 @@ def result_of(combination: Combination, engine: str) -> Path:
 
 
 def kept_of(path: Path) -> dict[str, Any]:
-    """What came of it when it last ran: each check with why it failed, or None, and whether all have run."""
+    """The last result: for each check why it failed, or None if it passed, and whether all checks ran."""
     kept: dict[str, Any] = {"checks": {}, "ended": False}
     return json.loads(path.read_text("utf-8")) if path.is_file() else kept
 
 
 def run(combination: Combination, engine: str, word: str, *, resume: bool) -> dict[str, Any]:
-    """Run the core by one engine; keep what came of each check as it comes."""
+    """Run the checks with one engine; save each result as it arrives."""
     python, path = environment(combination.spark), result_of(combination, engine)
-    os.environ[FOLDER_VARIABLE] = str(HOME / "jars")  # the jars of other versions aren't for the user's own folder
+    os.environ[FOLDER_VARIABLE] = str(HOME / "jars")  # keeps jars of other versions out of the user's own folder
     other = next(each for each in COMBINATIONS if each.spark != combination.spark)
     jars, wrong = fetched(combination.jars), fetched(other.jars[:1])
     found = kept_of(path) if resume else {"checks": {}}
@@ -86,12 +88,12 @@ def run(combination: Combination, engine: str, word: str, *, resume: bool) -> di
     process = subprocess.Popen(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True)
     try:
         for line in process.stdout or ():
-            if not line.startswith("{"):  # Java tells its troubles there, too
+            if not line.startswith("{"):  # Java prints its problems there, too
                 print(line, end="", file=sys.stderr)
                 continue
-            told = json.loads(line)
-            if "check" in told:
-                found["checks"][told["check"]] = told["failure"]
+            message = json.loads(line)
+            if "check" in message:
+                found["checks"][message["check"]] = message["failure"]
             else:
                 found["ended"] = True
             if not word:
@@ -104,7 +106,7 @@ def run(combination: Combination, engine: str, word: str, *, resume: bool) -> di
 
 
 def environment(spark: str) -> Path:
-    """The Python of the environment with a version of PySpark, made if it isn't there."""
+    """The Python of the environment with this version of PySpark; makes the environment if it is missing."""
     if spark == version("pyspark"):
         return Path(sys.executable)
     folder = HOME / f"spark-{spark}"
@@ -118,7 +120,7 @@ def environment(spark: str) -> Path:
 
 
 def cell(found: Mapping[str, Any]) -> str:
-    """What passed of how many."""
+    """How many checks passed, of how many."""
     checks = found["checks"]
     if not checks:
         return "not run"
@@ -131,7 +133,7 @@ def cell(found: Mapping[str, Any]) -> str:
 def matrix(result: Callable[[Combination, str], Mapping[str, Any]]) -> str:
     """The matrix as Markdown.
 
-    :param result: what came of a combination and an engine.
+    :param result: returns the result of a combination and an engine.
     """
     lines = [f"| Spark | Delta | Scala | {' | '.join(ENGINES.values())} |", "|---|---|---|---|---|"]
     for each in COMBINATIONS:

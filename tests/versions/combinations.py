@@ -1,4 +1,4 @@
-"""The combinations of Spark and Delta on which ``make test-versions`` runs the differential core."""
+"""The combinations of Spark and Delta on which ``make test-versions`` runs the marked differential cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Combination:
     :param delta: the version of Delta's jars, as Maven Central has them.
     :param artifact: the artifact of Delta that is made for this Spark and its Scala.
     :param sha256: of its jar.
-    :param is_tried: whether our engine runs on it; elsewhere it has to refuse, and Delta's ``MERGE`` to do.
+    :param is_tried: whether our engine supports it. If not, our engine must refuse, and Delta's ``MERGE`` must run.
     """
 
     spark: str

@@ -1,4 +1,4 @@
-"""Runs the differential core in the environment of one combination; prints what came of each check as a line of JSON.
+"""Runs the marked differential cases in the environment of one combination; prints each outcome as a line of JSON.
 
 Called by ``make test-versions`` with that environment's Python, which has pyspark and no Airflow.
 """
@@ -28,17 +28,21 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import Gateway
 from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
-from tests.differential.cases import Case
+from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.outcome import Outcome
 from tests.differential.running import NUM_ROWS
 from tests.session import SESSION_SETTINGS
-from tests.versions.core import CASES, FILES, PAIRS, SINCE, UPSERT
+from tests.versions.marked_cases import UPSERT, cases_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_delta_merge.contract.result import MergeResult
+
+# Three files: ids 0 to 3, 4 to 7, 8 to 11.
+FILES = Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3)
+PAIRS = "VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)"
 
 
 class EngineHarness(Harness):
@@ -166,9 +170,8 @@ def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[
             options = {name: check for name, check in OPTIONS.items() if check is not guarded}
             options["guards are refused"] = without_guards
     if versions.are_tried or harness.engine == "builtin":
-        for case in CASES:
-            if versions.delta_minor >= SINCE.get(case.name, (0, 0)):
-                yield case.name, lambda case=case: harness.check(case)  # type: ignore[misc]
+        for name, case in cases_of(versions.delta_minor).items():
+            yield name, lambda case=case: harness.check(case)  # type: ignore[misc]
     for name, option in options.items():
 
         def check(option: Callable[[EngineHarness, str, Path], None] = option, name: str = name) -> None:
@@ -181,7 +184,7 @@ def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[
 
 
 def run(harness: EngineHarness, home: Path, word: str, done: Sequence[str]) -> None:
-    """Run the checks and tell of each, in a line of JSON, why it failed."""
+    """Run the checks and print for each, as a line of JSON, why it failed."""
     for name, check in checks(harness, home):
         if word in name and name not in done:
             failure = None
