@@ -47,7 +47,7 @@ from airflow_delta_merge.runtime.java import check_java
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.spark_application import SparkApplication
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_SECONDS = 1.0
 
 
 class DeltaMergeHook(BaseHook):
@@ -109,7 +109,7 @@ class DeltaMergeHook(BaseHook):
         here = socket.gethostname()
         try:
             settings = self.settings
-            submit = self.preparation.unprepared()
+            submit = self.preparation.for_inspection()
             if submit.is_cluster:
                 check_cluster_mode(self.conn_id, submit.master, settings)
             java, version = check_java()
@@ -269,14 +269,14 @@ class DeltaMergeHook(BaseHook):
         application = SubmittedApplication(cluster_mode, submit.application, shows_all=True)
         while not submit.killed:
             known = application.application
-            lines, end = application.look()
+            lines, end = application.poll()
             for line in lines:
                 self.log.info("%s", line)
             if application.application is not None and application.application != known:
-                submit.tell_application(application.application)
+                submit.report_application(application.application)
             if end is not None:
                 return end
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         return ApplicationEnd(application=application.application)
 
     def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
@@ -303,7 +303,7 @@ class DeltaMergeHook(BaseHook):
         """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
         submit.end_on_cluster()  # it has ended, unless spark-submit was killed, or it can't start
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
-        self._running = fetching = submit.on_this_machine([*uris, "--result", str(staging.result)])
+        self._running = fetching = submit.local_copy([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_application("fetch_result"))) != 0:
             return f"its result could not be fetched from {cluster_mode.result}: {fetching.output.reason}"
         if staging.result.exists():
@@ -333,7 +333,7 @@ class DeltaMergeHook(BaseHook):
         """
         self._mask_secrets(request)
         with raised_for_airflow():
-            if self.preparation.unprepared().is_cluster:
+            if self.preparation.for_inspection().is_cluster:
                 return self._start_on_cluster(request, on_application)
             return self._start_here(request)
 
@@ -362,7 +362,7 @@ class DeltaMergeHook(BaseHook):
                 return found
             secrets_in = [
                 request.to_dict(),
-                *self.preparation.given_properties(),
+                *self.preparation.user_properties(),
                 *map(asdict, self.preparation.databases.values()),
             ]
             self._kept = KeptApplication(staging.folder)

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_SECONDS = 1.0
 _LOOKS_AT_THE_FOLDER = 50
 
 
@@ -24,7 +24,7 @@ def end_with(pid: int, staging_folder: str | None = None) -> None:
 
     def watch() -> None:
         while _is_alive(pid):
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         with suppress(OSError):  # that process may have held the other end of the pipe
             print(f"Process {pid}, which started this merge, is gone. Ending.", file=sys.stderr, flush=True)
         _end_group(staging_folder)

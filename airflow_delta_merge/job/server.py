@@ -45,7 +45,7 @@ _MOST_MERGES = 1000
 # process 60 MB. Something is wrong with one that takes a gigabyte.
 _MOST_BYTES_BESIDE_HEAP = 1 << 30
 
-_SECONDS_BETWEEN_LOOKS = 0.2
+_POLL_SECONDS = 0.2
 _SECONDS_FOR_THE_FIRST = 60.0
 _SECONDS_BEFORE_COLLECTING = 5.0
 _SECONDS_TO_TALK = 60.0
@@ -199,7 +199,7 @@ class Server:
             # It gets its name when it can be connected to.
             listener.bind(str(self._folder / f".{SOCKET}"))
             listener.listen(128)
-            listener.settimeout(_SECONDS_BETWEEN_LOOKS)
+            listener.settimeout(_POLL_SECONDS)
             os.rename(self._folder / f".{SOCKET}", self._folder / SOCKET)
             while (why := self._why_to_end()) is None:
                 self._collect_garbage()
@@ -299,7 +299,7 @@ class Server:
         is_told = False
         while not client.has_left():
             with suppress(queue.Empty):
-                return self._places.get(timeout=_SECONDS_BETWEEN_LOOKS if is_told else 0)
+                return self._places.get(timeout=_POLL_SECONDS if is_told else 0)
             if not is_told:
                 client.log("Merge: Waiting, because this Spark runs as many merges as it takes at once")
             is_told = True
@@ -308,13 +308,13 @@ class Server:
     def _wait(self, merge: _Merge, thread: threading.Thread) -> None:
         """Wait for a merge's end, and cancel it if its task has left."""
         while thread.is_alive() and not merge.client.has_left():
-            thread.join(_SECONDS_BETWEEN_LOOKS)
+            thread.join(_POLL_SECONDS)
         if thread.is_alive():
             print(f"Cancelling {merge.group}, because its task has left.", file=sys.stderr, flush=True)
         deadline = time.monotonic() + _SECONDS_TO_CANCEL
         while thread.is_alive() and time.monotonic() < deadline:
             merge.cancel()
-            thread.join(_SECONDS_BETWEEN_LOOKS)
+            thread.join(_POLL_SECONDS)
         print(f"{merge.group} has {'not ' if thread.is_alive() else ''}ended.", file=sys.stderr, flush=True)
         if thread.is_alive():
             with self._changed:

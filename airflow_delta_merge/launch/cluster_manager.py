@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 _SECONDS_TO_END = 60.0
-_SECONDS_BETWEEN_LOOKS = 0.5
+_POLL_SECONDS = 0.5
 _LONGEST_DIAGNOSTICS = 300
 
 
@@ -26,11 +26,11 @@ class ClusterApplication:
     :param state: in the cluster's words, e.g. ``ACCEPTED`` or ``Pending``.
     :param has_ended: whether it has ended, or can never start.
     :param succeeded: whether the driver reported success.
-    :param was_killed: whether somebody ended it.
+    :param was_killed: whether it was killed through the cluster.
     :param address: the URL of its page; None if it has none that a browser outside the cluster reaches.
     :param diagnostics: why it is in this state, in one line; may be empty.
     :param log_command: the command that prints the driver's log.
-    :param log: where :meth:`ClusterManager.read_log` finds the driver's output; None while it finds none.
+    :param log: the name of the driver's output for :meth:`ClusterManager.read_log`; None while there is none.
     """
 
     id: str
@@ -45,30 +45,29 @@ class ClusterApplication:
 
 
 def shortened(diagnostics: str) -> str:
-    """A cluster's diagnostics, at most 300 characters, to be put into a sentence."""
+    """A cluster's diagnostics for use in a sentence, at most 300 characters."""
     return diagnostics[:_LONGEST_DIAGNOSTICS].rstrip(". ")
 
 
 class ClusterManager(ABC):
     """Finds, follows and ends the applications of a merge. Subclasses are dataclasses of JSON types, without secrets.
 
-    An application is found by two names: ``submission`` is its own, and ``application`` is that of all tries of a task
-    instance.
+    An application has two names: ``submission`` is its own, and all tries of a task instance share ``application``.
 
     :cvar kind: the subclass in ``ClusterMode.to_dict``.
     :cvar name: the cluster in sentences.
-    :cvar unknown_seconds: for how long the cluster may not know an application that it has accepted.
-    :cvar forgotten: why it may not know it afterwards, as a sentence.
+    :cvar unknown_seconds: how long the cluster may not know an application that it has accepted.
+    :cvar why_unknown: the likely reason if it doesn't know the application after that time, as a sentence.
     """
 
     kind: ClassVar[str]
     name: ClassVar[str]
     unknown_seconds: ClassVar[float]
-    forgotten: ClassVar[str]
+    why_unknown: ClassVar[str]
 
     @abstractmethod
     def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
-        """``conf`` with the Spark properties by which the application is found again."""
+        """``conf`` with the Spark properties that :meth:`find` and the other methods search by."""
 
     @abstractmethod
     def find(self, submission: str) -> ClusterApplication | None:
@@ -93,7 +92,7 @@ class ClusterManager(ABC):
 
     @abstractmethod
     def running(self, application: str) -> list[str]:
-        """What of the applications of all tries hasn't ended.
+        """The applications of all tries that haven't ended.
 
         :raises ClusterManagerError: when the request fails.
         """
@@ -108,14 +107,14 @@ class ClusterManager(ABC):
         while killed and self.running(application):
             if time.monotonic() > deadline:
                 raise ClusterManagerError(
-                    f"Spark application {', '.join(killed)} of an earlier try is still running, although {self.name} "
-                    "was asked to end it. Check it there."
+                    f"Spark application {', '.join(killed)} of an earlier try is still running a minute after it was "
+                    f"killed. Check it on {self.name}."
                 )
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         return killed
 
     def read_log(self, log: str, after: str) -> tuple[list[str], str]:
-        """New lines of a driver's output, and the position behind them; none where the cluster doesn't give them.
+        """New lines of a driver's output, and the position after them; no lines if the cluster doesn't offer them.
 
         :param log: from :class:`ClusterApplication`.
         :param after: the position to read from; empty for the beginning.
@@ -125,7 +124,7 @@ class ClusterManager(ABC):
 
     @abstractmethod
     def clean_up(self, submission: str) -> None:
-        """Remove what the cluster keeps of a submission whose merge is done, unless it removes that by itself.
+        """Remove what remains on the cluster of a finished submission, unless the cluster cleans up by itself.
 
         :raises ClusterManagerError: when a request fails or is refused.
         """

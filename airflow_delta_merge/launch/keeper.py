@@ -42,7 +42,7 @@ SILENCE_SECONDS = 300.0
 #: How long the result of an application without a follower is kept.
 KEPT_SECONDS = 3600.0
 
-_SECONDS_BETWEEN_LOOKS = 0.2
+_POLL_SECONDS = 0.2
 _SECONDS_TO_END = 3.0  # Airflow's supervisor gives a killed task five
 _NOT_STARTED = 127  # a shell's exit code for a command that can't be started
 
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if exit_code is not None:
             _write_exit(folder, exit_code)
             while folder.exists() and not asked and not silence.is_over(options.kept_seconds):
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
+                time.sleep(_POLL_SECONDS)
         remove_folder(folder)
 
 
@@ -93,7 +93,7 @@ def _run(command: Sequence[str], output: Path, shall_end: Callable[[], bool]) ->
         if shall_end():
             end_group(process)
             return None
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_POLL_SECONDS)
     with suppress(ProcessLookupError, PermissionError):
         # A killed JVM leaves its Python process behind for a while.
         os.killpg(process.pid, signal.SIGKILL)

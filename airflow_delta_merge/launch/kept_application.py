@@ -202,7 +202,7 @@ class KeptApplication(StartedApplication):
         self._remember()
         return shown
 
-    def look(self) -> tuple[list[str], ApplicationEnd | None]:
+    def poll(self) -> tuple[list[str], ApplicationEnd | None]:
         runs = self.runs()  # before its last lines are read
         lines = self.follow()
         return lines, None if runs or lines else self.ended()

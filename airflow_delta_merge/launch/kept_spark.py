@@ -1,4 +1,4 @@
-"""The Spark applications that ``keep_warm`` keeps on this machine: finds, starts and ends them."""
+"""The Spark applications that ``keep_warm`` keeps running on this machine: finds, names and ends them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from airflow_delta_merge.exceptions import KeptSparkError
 from airflow_delta_merge.launch.keeper import LOCK, is_locked, remove_folder
 from airflow_delta_merge.launch.staging import Staging, own_folders
 
-#: How many Sparks a user keeps on a machine at once: each holds some hundred MB.
-MOST_KEPT = 4
+#: Maximum number of kept Sparks per user and machine. Each needs several hundred MB.
+MAX_KEPT = 4
 #: Longest wait for an answer. On a busy machine Python may need seconds for one.
 _SECONDS_TO_ANSWER = 60.0
 
 
 @dataclass(frozen=True)
 class KeptSpark:
-    """One of them.
+    """A Spark application that takes merges from several tasks.
 
-    :param folder: its staging folder, in which it has its socket.
+    :param folder: its staging folder, which also has its socket.
     """
 
     folder: Path
@@ -45,34 +45,34 @@ class KeptSpark:
 
     @property
     def takes_merges(self) -> bool:
-        """Whether it takes merges now or once it has started."""
+        """Whether it takes merges, now or once it has started."""
         return (self.folder / KIND).exists() and self.runs
 
     @classmethod
     def all(cls) -> list[KeptSpark]:
-        """Those of this user that take merges."""
+        """This user's kept Sparks that take merges."""
         return [kept for kept in map(cls, own_folders()) if kept.takes_merges]
 
     @classmethod
     def find(cls, kind: str) -> KeptSpark | None:
-        """The one of this kind."""
+        """The kept Spark of this kind, if there is one."""
         for kept in cls.all():
-            with suppress(OSError):  # it takes no more merges
+            with suppress(OSError):  # it no longer takes merges
                 if (kept.folder / KIND).read_text() == kind:
                     return kept
         return None
 
     @classmethod
     def make(cls, staging: Staging, kind: str) -> KeptSpark:
-        """Name a new one, which is then to be started.
+        """Register a new one. The caller starts it.
 
-        :raises KeptSparkError: when no socket can be made in its folder.
+        :raises KeptSparkError: when the path of its socket is too long.
         """
         kept = cls(staging.folder)
         if len(os.fsencode(kept.socket_path)) > LONGEST_PATH:
             raise KeptSparkError(
-                f"keep_warm can't make a socket in {tempfile.gettempdir()}: the path is too long. Set TMPDIR to a "
-                "shorter one."
+                f"keep_warm can't create a socket in {tempfile.gettempdir()}, because the path is too long. Set TMPDIR "
+                "to a shorter path."
             )
         staging.write(KIND, kind)
         return kept
@@ -80,7 +80,7 @@ class KeptSpark:
     def connect(self) -> socket.socket:
         """Connect to it.
 
-        :raises OSError: when it doesn't listen (any more).
+        :raises OSError: when it doesn't listen, or no longer does.
         :raises KeptSparkError: when the folder or the process isn't this user's alone.
         """
         require_private(self.folder)
@@ -107,10 +107,10 @@ class KeptSpark:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Hold the lock of this user on this machine, under which a Spark is looked for and started.
+def user_lock() -> Iterator[None]:
+    """Hold this user's lock on this machine while searching for and starting kept Sparks.
 
-    :raises KeptSparkError: when the folder that is locked isn't this user's alone.
+    :raises KeptSparkError: when another user can reach the locked folder.
     """
     folder = Path(tempfile.gettempdir()) / f"airflow-delta-merge-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -124,7 +124,7 @@ def alone() -> Iterator[None]:
 
 
 def require_private(folder: Path) -> None:
-    """Check that nobody else can reach into a folder.
+    """Check that only this user has access to a folder.
 
     :raises KeptSparkError: when it has another owner or mode, or is a link.
     """
@@ -132,18 +132,18 @@ def require_private(folder: Path) -> None:
     if status.st_uid != os.getuid() or status.st_mode & 0o170777 != 0o040700:
         raise KeptSparkError(
             f"keep_warm needs {folder} as a folder of user {os.getuid()} with mode 0700, but it belongs to user "
-            f"{status.st_uid} and has mode {status.st_mode & 0o7777:04o}. Remove it, and find out who has made it."
+            f"{status.st_uid} and has mode {status.st_mode & 0o7777:04o}. Find out who created it, and remove it."
         )
 
 
 def make_room() -> bool:
-    """Whether another Spark may be kept, after idle ones were asked to end if there are too many."""
+    """Whether another Spark may be kept. If there are too many, this first asks idle ones to end."""
     kept = KeptSpark.all()
-    return len(kept) < MOST_KEPT or any(each.end_if_idle() for each in kept)
+    return len(kept) < MAX_KEPT or any(each.end_if_idle() for each in kept)
 
 
-def remove_strays() -> None:
-    """End what an earlier Spark has left whose keeper was killed. Call it under the lock."""
+def remove_orphans() -> None:
+    """End kept Sparks whose keeper was killed, and remove their folders. Call it under :func:`user_lock`."""
     for folder in own_folders():
         with suppress(OSError, ValueError):
             if not (folder / KIND).exists() and not (folder / SERVER_LOCK).exists():

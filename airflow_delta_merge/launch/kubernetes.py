@@ -1,7 +1,7 @@
 """Kubernetes through its API: finds, follows and deletes the driver pods of a merge.
 
-Airflow's own provider ``apache-airflow-providers-cncf-kubernetes`` has the connection and the client. It is imported
-only when a merge needs it.
+The connection and the client are those of Airflow's provider ``apache-airflow-providers-cncf-kubernetes``, which is
+imported only when a merge needs it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _APPLICATION, _SUBMISSION = "airflow-delta-merge/application", "airflow-delta-me
 _SPARK_ID = "spark-app-selector"  # a label that Spark sets
 _DRIVER_CONTAINER = "spark-kubernetes-driver"
 _ENDED = ("Succeeded", "Failed")
-#: Reasons for which a pod waits, and will wait for ever unless somebody acts.
+#: Reasons for a waiting pod that never resolve by themselves.
 _HOPELESS = ("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
 _GRACE_SECONDS = 3
 _REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
 _MOST_LOG_BYTES = 4 << 20
-#: Logs are read again from so long before the last line, as clocks differ.
+#: How far before the last line to read the log again, because clocks differ.
 _OVERLAP_SECONDS = 60.0
 
 
@@ -39,8 +39,8 @@ class KubernetesNamespace(ClusterManager):
     """A namespace in which drivers run.
 
     :param namespace: its name.
-    :param conn_id: the connection of Airflow's type ``kubernetes``; None for ``kubernetes_default``, which need not
-        exist: then it is the cluster in which this process runs, or the kubeconfig of its user.
+    :param conn_id: an Airflow connection of type ``kubernetes``; None for ``kubernetes_default``. If that doesn't
+        exist, the cluster in which this process runs is used, or its user's kubeconfig.
     """
 
     namespace: str
@@ -49,10 +49,10 @@ class KubernetesNamespace(ClusterManager):
     kind = "kubernetes"
     name = "Kubernetes"
     unknown_seconds = 10.0
-    forgotten = "Its driver's pod was deleted, but not by this task."
+    why_unknown = "Its driver's pod was deleted, but not by this task."
 
     def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
-        # What travels is removed with the result.
+        # Uploaded files are removed together with the result.
         uploads = {"spark.kubernetes.file.upload.path": f"{mode.result_folder}/uploads"}
         pod = mode.submission.replace("_", "-").replace(".", "-")
         return {
@@ -73,7 +73,7 @@ class KubernetesNamespace(ClusterManager):
         return [pod.metadata.name for pod in self._pods(_APPLICATION, application) if not _has_ended(pod)]
 
     def kill(self, submission: str) -> list[str]:
-        # The log of one that has ended can still be read.
+        # A pod that has ended stays, so that its log can be read.
         return self._delete([pod for pod in self._pods(_SUBMISSION, submission) if not _has_ended(pod)])
 
     def kill_all(self, application: str) -> list[str]:
@@ -85,7 +85,7 @@ class KubernetesNamespace(ClusterManager):
     def read_log(self, log: str, after: str) -> tuple[list[str], str]:
         pod, _, container = log.partition("/")
         since = None if not after else int(time.time() - _seconds(after) + _OVERLAP_SECONDS)
-        with self._asked("read the log of a pod"):
+        with self._api_errors("read the log of a pod"):
             answer = self._api.read_namespaced_pod_log(
                 pod,
                 self.namespace,
@@ -115,13 +115,17 @@ class KubernetesNamespace(ClusterManager):
             return hook.core_v1_client
         except (AirflowException, ConfigException, OSError) as error:
             raise SparkConnectionError(
-                f"There is no access to Kubernetes by the connection {hook.conn_id!r}: {error}. Set kubernetes_conn_id "
-                "in the extra of the Spark connection to a connection of type kubernetes, or run this where a service "
-                "account or a kubeconfig gives access."
+                f"The connection {hook.conn_id!r} gives no access to Kubernetes: {error}. Set kubernetes_conn_id in "
+                "the extra of the Spark connection to a connection of type kubernetes, or run this task where a "
+                "service account or a kubeconfig gives access."
             ) from error
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[None]:
+    def _api_errors(self, what: str) -> Iterator[None]:
+        """Raise errors of the API as :class:`ClusterManagerError`.
+
+        :param what: the request, for the message.
+        """
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -134,25 +138,25 @@ class KubernetesNamespace(ClusterManager):
             ) from error
         except (HTTPError, OSError) as error:
             raise ClusterManagerError(
-                f"The API server of Kubernetes doesn't answer ({error}). Check the connection of type kubernetes that "
-                "kubernetes_conn_id in the extra of the Spark connection names."
+                f"The Kubernetes API server doesn't answer ({error}). Check the connection named by kubernetes_conn_id "
+                "in the extra of the Spark connection."
             ) from error
 
     def _pods(self, label: str, value: str) -> list[Any]:
         """The driver pods with this label, the latest first."""
         api = self._api
-        with self._asked("list pods"):
+        with self._api_errors("list pods"):
             pods = api.list_namespaced_pod(
                 self.namespace, label_selector=f"{label}={value}", _request_timeout=_REQUEST_TIMEOUT
             ).items
         return sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
     def _delete(self, pods: list[Any]) -> list[str]:
-        """Delete them, and return the names of those that ran."""
+        """Delete pods, and return the names of those that were running."""
         from kubernetes.client import ApiException
 
         for pod in pods:
-            with self._asked("delete a pod"):
+            with self._api_errors("delete a pod"):
                 try:
                     self._api.delete_namespaced_pod(
                         pod.metadata.name,
@@ -161,32 +165,32 @@ class KubernetesNamespace(ClusterManager):
                         _request_timeout=_REQUEST_TIMEOUT,
                     )
                 except ApiException as error:
-                    if error.status != 404:  # gone meanwhile
+                    if error.status != 404:  # already gone
                         raise
         return [pod.metadata.name for pod in pods if not _has_ended(pod)]
 
     def _application(self, pod: Any) -> ClusterApplication:
-        why = _why(pod)
+        reason = _reason(pod)
         ended = _terminated(pod)
         exit_code = ended.exit_code if ended is not None else None
         return ClusterApplication(
             id=(pod.metadata.labels or {}).get(_SPARK_ID) or pod.metadata.name,
             state=pod.status.phase,
-            has_ended=_has_ended(pod) or why.startswith(_HOPELESS),
+            has_ended=_has_ended(pod) or reason.startswith(_HOPELESS),
             succeeded=pod.status.phase == "Succeeded" or exit_code == 0,
             was_killed=False,
             address=None,
-            diagnostics=why,
+            diagnostics=reason,
             log_command=f"kubectl logs --namespace {self.namespace} {pod.metadata.name}",
             log=None if pod.status.phase == "Pending" else f"{pod.metadata.name}/{_driver_container(pod)}",
         )
 
 
 def missing_provider() -> SparkConnectionError:
-    """The error for a connection to Kubernetes where Airflow's provider for it isn't installed."""
+    """The error for a connection to Kubernetes if Airflow's Kubernetes provider isn't installed."""
     return SparkConnectionError(
-        "A merge on Kubernetes needs Airflow's provider for it. Install airflow-provider-delta-merge[kubernetes], or "
-        "apache-airflow-providers-cncf-kubernetes."
+        "A merge on Kubernetes needs Airflow's Kubernetes provider. Install airflow-provider-delta-merge[kubernetes] "
+        "or apache-airflow-providers-cncf-kubernetes."
     )
 
 
@@ -201,7 +205,7 @@ def _driver_container(pod: Any) -> str:
 
 
 def _terminated(pod: Any) -> Any:
-    """How the driver's container has ended; None if it hasn't. Other containers may run on, such as a mesh's proxy."""
+    """How the driver's container ended; None if it runs. Others, such as a service mesh's proxy, may still run."""
     status = _driver_status(pod)
     return status.state.terminated if status is not None and status.state is not None else None
 
@@ -210,20 +214,20 @@ def _has_ended(pod: Any) -> bool:
     return pod.status.phase in _ENDED or _terminated(pod) is not None
 
 
-def _why(pod: Any) -> str:
-    """Why the pod waits or has failed, as ``Reason: message`` in one line; empty if there is nothing to say."""
+def _reason(pod: Any) -> str:
+    """Why the pod waits or has failed, as ``Reason: message`` in one line; may be empty."""
     status = _driver_status(pod)
     state = status.state if status is not None else None
     found: Any = (state.waiting or state.terminated) if state is not None else None
     if found is None or found.reason in ("ContainerCreating", "Completed"):
         conditions = pod.status.conditions or ()
         unscheduled = (each for each in conditions if each.type == "PodScheduled" and each.status == "False")
-        found = next(unscheduled, pod.status)  # an evicted pod says why
+        found = next(unscheduled, pod.status)  # has the reason of an evicted pod
     exit_code = getattr(found, "exit_code", None)
-    told = f"exit code {exit_code}" if exit_code else ""
-    # Whole messages may be long, and the container's own may contain secrets.
+    code = f"exit code {exit_code}" if exit_code else ""
+    # The message of an ended container comes from the driver, so it may contain secrets.
     message = "" if exit_code is not None else " ".join(str(found.message or "").split())
-    return shortened(": ".join(filter(None, [found.reason, told, message])))
+    return shortened(": ".join(filter(None, [found.reason, code, message])))
 
 
 def _message(body: Any) -> str:
@@ -234,5 +238,5 @@ def _message(body: Any) -> str:
 
 
 def _seconds(stamp: str) -> float:
-    """Seconds since 1970 of a time such as ``2026-01-31T06:00:00.123456789Z``."""
+    """Seconds since 1970 for a time such as ``2026-01-31T06:00:00.123456789Z``."""
     return datetime.fromisoformat(f"{stamp[:19]}+00:00").timestamp()

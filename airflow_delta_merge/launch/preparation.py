@@ -1,4 +1,4 @@
-"""What spark-submit is given for a merge, by the connection and by the hook's arguments."""
+"""Prepares spark-submit for a merge, from the connection and the hook's arguments."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_manager import ClusterManager
     from airflow_delta_merge.launch.spark_application import SparkApplication
 
-#: On two cores, tasks whose merge takes so long are done as soon with Java's second compiler as without it; shorter
-#: ones, be they of 5 seconds, in two thirds of the time without it.
+#: Shorter merges run without Java's second compiler. Measured on two cores: merges of this duration take equally long
+#: with and without it; merges of 5 seconds take two thirds of the time without it.
 SHORT_SECONDS = 15.0
-# A kept Spark shares its cores among the merges, and remembers less of those that are done.
+# A kept Spark shares its cores among its merges, and keeps less data about finished ones.
 _KEPT_PROPERTIES = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.retainedJobs": "50",
@@ -55,19 +55,19 @@ _KEPT_PROPERTIES = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "20",
 }
-# What Airflow says of one task or keeps secret, and what a shell or a tracer says of itself.
-_NOT_KEPT = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
+# Environment variables that differ between tasks, shells and traces, or hold Airflow's secrets.
+_NOT_INHERITED = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WarmPreparation:
-    """What a merge needs to be handed to a kept Spark.
+    """What a merge in a kept Spark needs.
 
-    :param kind: identifies the Sparks that may run it: a hash of all that they are started with.
-    :param submit: where Spark runs; for the merge's log.
-    :param request: what to do, with the connection's allowed locations.
+    :param kind: identifies the kept Sparks that may run it: a hash of everything that they are started with.
+    :param submit: writes the merge's log.
+    :param request: the request, with the connection's allowed locations.
     """
 
     kind: str
@@ -76,13 +76,13 @@ class WarmPreparation:
 
 
 class Preparation:
-    """Makes the spark-submits of one hook.
+    """Prepares each :class:`~airflow_delta_merge.launch.spark_submit.SparkSubmit` of one hook.
 
-    :param conn_id: the connection.
-    :param conf: Spark properties; they go before the connection's.
-    :param arguments: those of :class:`~airflow_delta_merge.launch.spark_submit.SparkSubmit`.
-    :ivar databases: by connection, the databases of the sources of the merge that is prepared.
-    :ivar expected_seconds: how long what is merged next will take about, without Spark's start; None if nobody knows.
+    :param conn_id: the Spark connection.
+    :param conf: Spark properties; they take precedence over the connection's.
+    :param arguments: arguments of :class:`~airflow_delta_merge.launch.spark_submit.SparkSubmit`.
+    :ivar databases: the databases that the prepared merge reads, by connection.
+    :ivar expected_seconds: expected duration of the next merge, without Spark's start; None if unknown.
     """
 
     def __init__(self, conn_id: str, conf: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Preparation:
 
     @cached_property
     def _connection(self) -> Connection:
-        # Each look goes to Airflow's API server.
+        # Each lookup is a request to Airflow's API server.
         return find_connection(self.conn_id)
 
     @cached_property
@@ -106,7 +106,7 @@ class Preparation:
     def settings(self) -> ConnectionSettings:
         """What the connection says beside where Spark runs.
 
-        :raises SparkConnectionError: when there is no such connection, or it says what isn't understood.
+        :raises SparkConnectionError: when there is no such connection, or it has an invalid setting.
         """
         return ConnectionSettings.of(self._connection)
 
@@ -118,12 +118,12 @@ class Preparation:
         """
         return self.settings.stores.spark_properties()
 
-    def given_properties(self) -> list[dict[str, Any]]:
-        """The Spark properties that whoever merges has given, secrets among them; the last ones go before."""
+    def user_properties(self) -> list[dict[str, Any]]:
+        """The user's Spark properties, including secrets. Later ones take precedence."""
         return [self.store_properties, dict(self.settings.conf), self.conf]
 
-    def unprepared(self) -> SparkSubmit:
-        """One that only knows where Spark runs."""
+    def for_inspection(self) -> SparkSubmit:
+        """A SparkSubmit to read settings from; it is not prepared to run."""
         return SparkSubmit(**self._arguments)
 
     def for_merge(
@@ -135,14 +135,14 @@ class Preparation:
         parent: str | None = None,
         waits: bool = True,
     ) -> SparkSubmit:
-        """One that merges.
+        """A SparkSubmit that runs a merge.
 
-        :param staging: the merge's files; the request and properties are added to them.
-        :param request: what the job does, to which the connection's allowed locations are added.
+        :param staging: the merge's files; the request and properties are added.
+        :param request: the request, to which the connection's allowed locations are added.
         :param on_application: called when the Spark application has started.
-        :param parent: the process with which the job ends, if it runs here; this one by default.
-        :param waits: whether it waits for the end of an application whose driver runs on the cluster.
-        :raises DeltaMergeError: when anything is missing that it needs.
+        :param parent: the process with which a local job ends; by default this one.
+        :param waits: whether spark-submit waits for the end of an application whose driver runs on the cluster.
+        :raises DeltaMergeError: when something that the merge needs is missing.
         """
         submit = self._new(staging, on_application)
         self.databases = databases_of(request.each_merge)
@@ -150,19 +150,21 @@ class Preparation:
         if submit.is_cluster:
             check_cluster_mode(self.conn_id, submit.master, self.settings)
             manager = self._cluster_manager(submit)
-            waits = waits and not submit.is_on_kubernetes  # its API tells more than spark-submit
-            submit.send(staging, ClusterMode.of(self.settings, staging, request.identity, manager, waits=waits))
+            waits = waits and not submit.is_on_kubernetes  # its API reports more than spark-submit
+            cluster_mode = ClusterMode.of(self.settings, staging, request.identity, manager, waits=waits)
+            submit.send_to_cluster(staging, cluster_mode)
         else:
-            submit.keep_here(staging, parent or str(os.getpid()))
+            submit.use_staged_files(staging, parent or str(os.getpid()))
         properties = self._properties(submit, staging) | spark_properties(self.databases)
-        self._equip(submit, staging, properties, self._compiler_options())
+        self._configure(submit, staging, properties, self._compiler_options())
         return submit
 
     def check_cluster(self, submit: SparkSubmit) -> bool:
-        """Check that the cluster lets this package ask for applications whose drivers run there.
+        """Check that the cluster's API answers, if the driver runs on the cluster.
 
-        :return: whether there was a cluster to ask.
-        :raises DeltaMergeError: when it doesn't answer or refuses, or the connection lacks what that deploy mode needs.
+        :return: whether it was checked.
+        :raises DeltaMergeError: when the API doesn't answer or refuses, or the connection lacks settings for deploy
+            mode cluster.
         """
         if not submit.is_cluster:
             return False
@@ -178,7 +180,7 @@ class Preparation:
 
     def _kubernetes_properties(self, submit: SparkSubmit) -> dict[str, str]:
         """How Spark reaches Kubernetes, and where its pods run."""
-        named = [properties.get("spark.kubernetes.namespace") for properties in reversed(self.given_properties())]
+        named = [properties.get("spark.kubernetes.namespace") for properties in reversed(self.user_properties())]
         access = self._kubernetes_access
         others = [submit.kubernetes_namespace, access and access.namespace, own_namespace(), "default"]
         namespace = str(next(filter(None, [*named, *others])))
@@ -186,7 +188,7 @@ class Preparation:
         if access is not None and access.context is not None:
             properties["spark.kubernetes.context"] = access.context
         if not submit.is_cluster:
-            # Executors can't resolve the names of other pods, and are to go with the driver's pod.
+            # Executors can't resolve the names of other pods. Kubernetes deletes executors with the named pod.
             properties["spark.driver.host"] = own_address(submit.master)
             if namespace == own_namespace() and (pod := own_pod()) is not None:
                 properties["spark.kubernetes.driver.pod.name"] = pod
@@ -200,13 +202,13 @@ class Preparation:
     def for_warm_merge(
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None
     ) -> WarmPreparation:
-        """What a merge in a kept Spark needs, without staging anything.
+        """Prepare a merge in a kept Spark, without staging files.
 
         :param request: as for :meth:`for_merge`.
         :param on_application: as for :meth:`for_merge`.
-        :raises DeltaMergeError: when the merge may not set what it sets, or Spark doesn't run on this machine.
+        :raises DeltaMergeError: when the connection forbids a property of the merge, or Spark doesn't run locally.
         """
-        staging = Staging(Path("/staging"))  # only its paths, which are the same for each of a kind
+        staging = Staging(Path("/staging"))  # a placeholder: its paths must not make kinds differ
         submit = self._new(staging, on_application)
         self._require_local(submit)
         submit.keep_warm(staging, KEEPER_PID)
@@ -221,15 +223,15 @@ class Preparation:
         return WarmPreparation(kind, submit, replace(request, allowed_locations=self._policy.allowed_locations))
 
     def for_kept(self, staging: Staging) -> SparkSubmit:
-        """One that starts a kept Spark.
+        """A SparkSubmit that starts a kept Spark.
 
-        :param staging: its files; the properties are added to them.
-        :raises DeltaMergeError: when anything is missing that it needs.
+        :param staging: its files; the properties are added.
+        :raises DeltaMergeError: when something that Spark needs is missing.
         """
         submit = self._new(staging)
         submit.keep_warm(staging, KEEPER_PID)
         # It lives long, so Java's second compiler pays off.
-        self._equip(submit, staging, self._kept_properties(submit, staging), [])
+        self._configure(submit, staging, self._kept_properties(submit, staging), [])
         return submit
 
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
@@ -238,41 +240,41 @@ class Preparation:
     def _require_local(self, submit: SparkSubmit) -> None:
         if submit.is_cluster:
             raise KeptSparkError(
-                f"The Spark connection {self.conn_id!r} has deploy mode cluster, with which keep_warm is not "
-                "available. Remove keep_warm, or use deploy mode client with a local master."
+                f"keep_warm is not available with deploy mode cluster, which the Spark connection {self.conn_id!r} "
+                "has. Remove keep_warm, or use deploy mode client with a local master."
             )
         if not submit.is_local:
             raise KeptSparkError(
-                f"The Spark connection {self.conn_id!r} has the master {submit.master}, with which keep_warm is not "
-                "available. Remove keep_warm, or use a local master."
+                f"keep_warm is not available with the master {submit.master} of the Spark connection {self.conn_id!r}. "
+                "Remove keep_warm, or use a local master."
             )
         if not hasattr(socket, "SO_PEERCRED"):
-            raise KeptSparkError(f"keep_warm is only available on Linux, not on {sys.platform}. Remove it.")
+            raise KeptSparkError(f"keep_warm is only available on Linux, not on {sys.platform}. Remove keep_warm.")
 
     def for_result(self, staging: Staging, cluster_mode: ClusterMode) -> SparkSubmit:
-        """One that has what the merge had whose result it is to fetch.
+        """A SparkSubmit that fetches a merge's result, with the merge's properties and jars.
 
         :raises DeltaMergeError: as :meth:`for_merge`.
         """
         submit = self._new(staging)
         submit.cluster_mode = cluster_mode
-        self._equip(submit, staging, self._properties(submit, staging) | spark_properties(self.databases), [])
+        self._configure(submit, staging, self._properties(submit, staging) | spark_properties(self.databases), [])
         return submit
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
         self._policy.check_conf(self._property_names())
         return SparkSubmit(
-            **self._arguments | {"jars": self._further_jars()},
+            **self._arguments | {"jars": self._additional_jars()},
             py_files=str(staging.py_files),
             properties_file=str(staging.properties),
             temporary=str(staging.temporary),
             on_application=on_application,
         )
 
-    def _equip(
+    def _configure(
         self, submit: SparkSubmit, staging: Staging, properties: Mapping[str, Any], java_options: Sequence[str]
     ) -> None:
-        """Give it Java, properties and jars."""
+        """Set its Java options, properties and jars."""
         _, java_version = check_java()
         submit.check_master()
         access = self._kubernetes_access if submit.is_on_kubernetes else None
@@ -283,71 +285,71 @@ class Preparation:
             submit.kube_config = Path(access.config_path)
         staging.write_properties(properties)
         submit.add_jars(delta_jars(submit.spark_home))
-        if submit.is_local:  # elsewhere Delta's jars are not on the class path for which the archive is made
+        if submit.is_local:  # the archive only fits the class path of a local driver
             archive = archive_options(java_version)
             self._java_without_archive = None if archive else java_version
             submit.java_options += [*archive, *java_options]
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:
-            # Not on the class path: the archive is for one without them.
+            # Not on the class path, because the archive is for a class path without them.
             submit.add_jars(driver.fetched(submit.spark_home), on_class_path=False)
 
     def make_class_archive(self) -> None:
-        """Start to make the archive of classes that the prepared merge lacked, unless the configuration forbids it."""
+        """Start making the class archive if the prepared merge had none, unless Airflow's configuration disables it."""
         if self._java_without_archive is not None and airflow_conf.getboolean(
             "delta_merge", "class_archive", fallback=True
         ):
             start_making(self._java_without_archive)
 
     def _compiler_options(self) -> list[str]:
-        """Java's second compiler makes long work fast; what is short ends before that pays off."""
+        """Turn off Java's second compiler for short merges, which end before it pays off."""
         if self.expected_seconds is None:
             return []
         short = self.expected_seconds <= SHORT_SECONDS
         how = "without" if short else "with"
-        log.info("The last run merged in %.1f s: Java runs %s its second compiler", self.expected_seconds, how)
-        # The first compiler alone gets a fifth of the usual room for code, and compiles no more once that is full: a
-        # merge that is long after all would stay slow.
+        log.info("The last run merged in %.1f s, so Java runs %s its second compiler", self.expected_seconds, how)
+        # By default the first compiler alone gets a fifth of the usual code cache and stops when that is full. Then a
+        # merge that takes long after all would stay slow.
         return ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"] if short else []
 
     def _property_names(self) -> list[str]:
-        """The properties that this merge sets by itself, also by arguments of other names that load code or say who."""
+        """The properties that this merge sets, including arguments that load code or set the user."""
         by_argument = {
             "jars": "spark.jars",
             "packages": "spark.jars.packages",
             "yarn_queue": "spark.yarn.queue",
             "keytab": "spark.kerberos.keytab",
             "principal": "spark.kerberos.principal",
-            "proxy_user": "proxy_user",  # there is no property of the kind
+            "proxy_user": "proxy_user",  # has no property
         }
         return [*self.conf, *(name for argument, name in by_argument.items() if self._arguments.get(argument))]
 
-    def _further_jars(self) -> str | None:
+    def _additional_jars(self) -> str | None:
         return ",".join(filter(None, [self.settings.jars, self._arguments.get("jars")])) or None
 
     def _properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         defaults: dict[str, Any] = {
             "spark.log.level": "WARN",
-            # Else Spark puts environment variables into SQL: '${env:PASSWORD}', also inside paths and quotes.
+            # Otherwise Spark substitutes environment variables in SQL: '${env:PASSWORD}', also in paths and quotes.
             "spark.sql.variable.substitute": "false",
-            # Spark's default, and the names that storage drivers give to their keys: `verbose` prints all others.
+            # Spark's default, and the names of storage drivers' keys. `verbose` prints properties that don't match.
             "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
         }
         if not submit.is_cluster:
-            # A storage driver may leave threads that keep Java alive for ever: ABFS's do. Spark 3.5 doesn't know this.
-            # Not where the driver is elsewhere: spark-submit would end before it has told why it could not start it.
+            # Threads of storage drivers, such as ABFS's, may keep Java alive for ever. Spark 3.5 ignores this property.
+            # Not for a driver on the cluster: spark-submit would exit before it logs why the driver didn't start.
             defaults["spark.submit.callSystemExitOnMainExit"] = "true"
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",
                 "spark.sql.shuffle.partitions": max(2, submit.local_cores),
                 "spark.databricks.delta.snapshotPartitions": 2,
-                # A merge creates no table, but Spark would leave this folder in whatever folder the worker runs.
+                # Otherwise Spark creates this folder in the worker's working directory.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",
             }
         if submit.is_on_kubernetes:
             defaults |= self._kubernetes_properties(submit)
-        given = {name: value for properties in self.given_properties() for name, value in properties.items()}
+        given = {name: value for properties in self.user_properties() for name, value in properties.items()}
         if self.settings.s3_single_writer:
             defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"
         elif LOG_STORE_OF_ALL_SCHEMES not in given:
@@ -357,12 +359,12 @@ class Preparation:
 
 
 def environment_of_kept(submit: SparkSubmit) -> dict[str, str]:
-    """The environment of a kept Spark, which is part of its kind: without what differs from task to task."""
-    return {name: value for name, value in submit.environment().items() if not _NOT_KEPT.fullmatch(name)}
+    """The environment of a kept Spark, without variables that differ between tasks. It is part of the kind."""
+    return {name: value for name, value in submit.environment().items() if not _NOT_INHERITED.fullmatch(name)}
 
 
 def code_digest() -> str:
-    """A hash of what of this package runs inside Spark."""
+    """A hash of the parts of this package that run inside Spark."""
     digest = hashlib.sha256()
     for module in travelling_modules():
         digest.update(module.read_bytes())

@@ -32,7 +32,7 @@ class SparkApplication:
     event_log: bool = False
 
     @classmethod
-    def told_by(cls, line: str) -> SparkApplication | None:
+    def from_log_line(cls, line: str) -> SparkApplication | None:
         """The application that a line of the job's output reports; None for all other lines."""
         if tracked := _TRACKED.search(line):
             return cls(tracked["id"], tracked["ui_url"])

@@ -87,7 +87,7 @@ class SparkOutput:
 
     def _note(self, text: str, exception: re.Match[str] | None) -> None:
         if self.application is None:
-            self.application = SparkApplication.told_by(text)
+            self.application = SparkApplication.from_log_line(text)
         if text.startswith(_EMPTY_WORDS):
             return
         if exception is None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.launch.staging import Staging
 
-#: The name of a Spark application that is kept.
+#: The name of a kept Spark application.
 KEPT_NAME = "delta-merge"
 
 _SECONDS_TO_CONNECT = 5.0
@@ -185,8 +185,8 @@ class SparkSubmit(SparkSubmitHook):
         else:
             self._jars = ",".join(filter(None, [*jars, self._jars]))
 
-    def keep_here(self, staging: Staging, parent: str) -> None:
-        """Make the driver use the staged files in place, and end with the process ``parent``."""
+    def use_staged_files(self, staging: Staging, parent: str) -> None:
+        """Make a local driver use the staged files in place, and end with the process ``parent``."""
         self._application_args = [
             *("--request", str(staging.request)),
             *("--result", str(staging.result)),
@@ -195,8 +195,8 @@ class SparkSubmit(SparkSubmitHook):
         ]
 
     def keep_warm(self, staging: Staging, parent: str) -> None:
-        """Make the driver a server that takes merges, and that ends with the process ``parent``."""
-        self._name = KEPT_NAME  # it merges for many tasks
+        """Make the driver a server for merges that ends with the process ``parent``."""
+        self._name = KEPT_NAME  # it merges for several tasks
         self._application_args = [
             *("--folder", str(staging.folder)),
             *("--properties", staging.properties.name),
@@ -206,15 +206,15 @@ class SparkSubmit(SparkSubmitHook):
 
     @property
     def arguments(self) -> list[str]:
-        """What spark-submit gets, without the application and its own arguments."""
+        """The command line of spark-submit, without the application and the application's arguments."""
         return [self.find_binary(), *map(str, self._build_spark_common_args())]
 
-    def show(self, lines: Sequence[str]) -> None:
-        """Log lines of the application's output that arrive in another way than through spark-submit."""
-        for line in self._remember(iter(lines)):
+    def log_lines(self, lines: Sequence[str]) -> None:
+        """Process and log output of the application that didn't come through spark-submit."""
+        for line in self._process_lines(iter(lines)):
             self.log.info("%s", line)
 
-    def send(self, staging: Staging, cluster_mode: ClusterMode) -> None:
+    def send_to_cluster(self, staging: Staging, cluster_mode: ClusterMode) -> None:
         """Ship the request to a driver on the cluster, which finds it in its working directory."""
         self.cluster_mode = cluster_mode
         self._files = str(staging.request)
@@ -226,7 +226,7 @@ class SparkSubmit(SparkSubmitHook):
         try:
             self.submit(application, start_new_session=True, env=self.environment())
         except AirflowException:
-            # It says only "Cannot execute" and the command; the caller has more from the result file.
+            # The exception only says "Cannot execute" and the command; the result file has the reason.
             if self._submit_sp is None:
                 raise
         except BaseException:
@@ -279,7 +279,7 @@ class SparkSubmit(SparkSubmitHook):
             env["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [env.get("SPARK_SUBMIT_OPTS"), *quoted]))
         return env
 
-    def on_this_machine(self, application_args: Sequence[str]) -> SparkSubmit:
+    def local_copy(self, application_args: Sequence[str]) -> SparkSubmit:
         """A copy that runs an application without a session on this machine, without the cluster driver's settings."""
         here = copy.copy(self)
         here.cluster_mode = here._on_application = here._files = here._submit_sp = None
@@ -303,7 +303,7 @@ class SparkSubmit(SparkSubmitHook):
             end_group(self._submit_sp)
         if reached:
             self.end_on_cluster()  # again: the application may have been submitted meanwhile
-        # Else the base calls the command `yarn`, or deletes the pod by another connection.
+        # Otherwise the base class would run the command `yarn`, or delete the pod through another connection.
         self._yarn_application_id = self._kubernetes_driver_pod = None
         super().on_kill()
 
@@ -353,22 +353,22 @@ class SparkSubmit(SparkSubmitHook):
         return [] if (self.spark_home.version or "").startswith("3.") else ["--load-spark-defaults"]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
-        super()._process_spark_submit_log(self._remember(itr))
+        super()._process_spark_submit_log(self._process_lines(itr))
 
-    def _remember(self, lines: Iterator[str]) -> Iterator[str]:
+    def _process_lines(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            # Airflow masks the task's log, but not its workers' output or an error that quotes the log.
+            # Airflow masks the task's log, but not the worker's output or an error that quotes the log.
             masked = str(redact(line))
             self.spark_log.write([masked])
             known = self.application
             is_shown = self.output.read(masked)
             if known is None and self.application is not None:
-                self.tell_application(self.application)
+                self.report_application(self.application)
             if is_shown or self.verbose:
                 yield masked
 
-    def tell_application(self, application: SparkApplication) -> None:
-        """Call the callback for an application that has started, if there is one."""
+    def report_application(self, application: SparkApplication) -> None:
+        """Call ``on_application``, if it is set, with an application that has started."""
         if self._on_application is None:
             return
         try:

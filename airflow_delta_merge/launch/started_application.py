@@ -26,7 +26,7 @@ class StartedApplication(ABC):
         """The data to find it again, in JSON types and without secrets."""
 
     @abstractmethod
-    def look(self) -> tuple[list[str], ApplicationEnd | None]:
+    def poll(self) -> tuple[list[str], ApplicationEnd | None]:
         """Check it once.
 
         :return: new lines for the task's log, masked, and how it ended, once there are no more lines; None while it

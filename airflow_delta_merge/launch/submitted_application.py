@@ -1,4 +1,4 @@
-"""A Spark application whose driver runs on YARN or Kubernetes, from its follower's side."""
+"""A Spark application whose driver runs on YARN or Kubernetes, as the process that follows it sees it."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkAp
 from airflow_delta_merge.launch.spark_output import SparkOutput, is_progress
 from airflow_delta_merge.launch.started_application import StartedApplication
 
-#: How long a cluster's manager may not answer: longer than a restart takes.
+#: How long to wait for a cluster manager that doesn't answer: longer than a restart takes.
 SILENCE_SECONDS = 300.0
-_SECONDS_BETWEEN_COMPLAINTS = 60.0
+_SECONDS_BETWEEN_REPORTS = 60.0
 _SECONDS_TO_KILL = 20.0  # Airflow gives a trigger 30
 _SECONDS_BETWEEN_TRIES = 1.0
 
 
 @dataclass
 class _Patience:
-    """How many seconds something may be missing, and how often to report it meanwhile."""
+    """Limits how long something may be missing, and how often that is reported."""
 
     seconds: float
     missing_since: float | None = None
-    _said: float | None = None
+    _reported_at: float | None = None
 
     def is_over(self) -> bool:
         """Record that it is missing now, and return whether it has been missing for too long."""
         now = time.monotonic()
         if self.missing_since is None:
-            self.missing_since, self._said = now, None
+            self.missing_since, self._reported_at = now, None
         return now - self.missing_since >= self.seconds
 
-    def shall_be_said(self) -> bool:
+    def should_report(self) -> bool:
+        """Whether the last report is long enough ago; records a new one if so."""
         now = time.monotonic()
-        if self._said is not None and now - self._said < _SECONDS_BETWEEN_COMPLAINTS:
+        if self._reported_at is not None and now - self._reported_at < _SECONDS_BETWEEN_REPORTS:
             return False
-        self._said = now
+        self._reported_at = now
         return True
 
 
@@ -52,10 +53,10 @@ class SubmittedApplication(StartedApplication):
 
     :param cluster_mode: how it was submitted, and how to find it.
     :param application: the application, as far as known.
-    :param shows_all: whether its news contain every useful line of the driver's output, not only the merge's progress.
-        Only a process in which Airflow masks the merge's secrets may show these.
-    :ivar end: how it ended; None while it runs. Its result must still be fetched, and takes precedence over ``error``,
-        which says why there may be no result.
+    :param shows_all: whether to log every useful line of the driver's output, not only the merge's progress. This is
+        only safe in a process in which Airflow masks the merge's secrets.
+    :ivar end: how it ended; None while it runs. The caller still has to fetch its result. ``error`` only counts if
+        there is no result.
     """
 
     kind = "submitted"
@@ -92,7 +93,7 @@ class SubmittedApplication(StartedApplication):
         return f"Spark runs on {self._manager.name} as {name}; a triggerer follows it."
 
     def follow(self) -> list[str]:
-        """Query the cluster once, and return the news as sentences, and the driver's new lines where it gives them."""
+        """Query the cluster once. Returns state changes as sentences, and the driver's new lines if available."""
         try:
             found = self._manager.find(self.cluster_mode.submission)
             lines = self._new_lines(found.log) if found is not None and found.log is not None else []
@@ -102,24 +103,24 @@ class SubmittedApplication(StartedApplication):
                 f"The state of {self._name} was unknown for {minutes}: {error} It may still run; the next try of this "
                 "task ends it first."
             )
-            return self._miss(self._answer, f"{error} Retrying for up to {minutes}.", verdict)
+            return self._record_missing(self._answer, f"{error} Retrying for up to {minutes}.", verdict)
         news = [] if self._answer.missing_since is None else [f"{self._manager.name} answers again."]
         self._answer.missing_since = None
-        return news + (self._not_known() if found is None else self._heard_of(found, lines))
+        return news + (self._report_unknown() if found is None else self._updated(found, lines))
 
     def _new_lines(self, log: str) -> list[str]:
         lines, self._read_until = self._manager.read_log(log, self._read_until)
         masked = [str(redact(line)) for line in lines]
         return [line for line in masked if self._output.read(line) and (self.shows_all or is_progress(line))]
 
-    def look(self) -> tuple[list[str], ApplicationEnd | None]:
+    def poll(self) -> tuple[list[str], ApplicationEnd | None]:
         return self.follow(), self.end
 
     def runs(self) -> bool:
         return self.end is None
 
     def mask_secrets(self) -> None:
-        """Do nothing: what is shown has no secrets."""
+        """Do nothing: the shown lines contain no secrets."""
 
     def kill(self) -> None:
         """Make the cluster end it, if it runs; its containers end within seconds.
@@ -144,7 +145,7 @@ class SubmittedApplication(StartedApplication):
     def _name(self) -> str:
         return f"Spark application {self.application.id if self.application else self.cluster_mode.submission}"
 
-    def _heard_of(self, found: ClusterApplication, lines: list[str]) -> list[str]:
+    def _updated(self, found: ClusterApplication, lines: list[str]) -> list[str]:
         self._knowledge.missing_since = None
         logged = self._output.application
         known = self.application.ui_url if self.application else None
@@ -160,17 +161,17 @@ class SubmittedApplication(StartedApplication):
         self._state = state
         return [*lines, *news]
 
-    def _not_known(self) -> list[str]:
+    def _report_unknown(self) -> list[str]:
         cluster = self._manager.name
-        said = f"{cluster} doesn't know {self._name}. Retrying for up to {self._knowledge.seconds:.0f} seconds."
-        verdict = f"{cluster} no longer knows {self._name}, and it left no result. {self._manager.forgotten}"
-        return self._miss(self._knowledge, said, verdict)
+        notice = f"{cluster} doesn't know {self._name}. Retrying for up to {self._knowledge.seconds:.0f} seconds."
+        verdict = f"{cluster} no longer knows {self._name}, and it left no result. {self._manager.why_unknown}"
+        return self._record_missing(self._knowledge, notice, verdict)
 
-    def _miss(self, patience: _Patience, said: str, verdict: str) -> list[str]:
+    def _record_missing(self, patience: _Patience, notice: str, verdict: str) -> list[str]:
         if patience.is_over():
             self.end = ApplicationEnd(application=self.application, error=verdict)
             return []
-        return [said] if patience.shall_be_said() else []
+        return [notice] if patience.should_report() else []
 
 
 def _why_no_result(ended: ClusterApplication, cluster: str) -> str:

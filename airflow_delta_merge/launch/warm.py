@@ -1,4 +1,4 @@
-"""A merge in a kept Spark from its task's side: hands it over, shows its log and takes its outcome."""
+"""The task's side of a merge in a kept Spark: sends the request, logs progress and receives the outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.launch.keeper import remove_folder
 from airflow_delta_merge.launch.kept_application import KeptApplication
-from airflow_delta_merge.launch.kept_spark import MOST_KEPT, KeptSpark, alone, make_room, remove_strays
+from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
 from airflow_delta_merge.launch.preparation import environment_of_kept
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.launch.staging import stage
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
-_SECONDS_BETWEEN_LOOKS = 0.05
-# One that ends just when it is needed is met twice at most by a task that isn't very unlucky.
-_MOST_TRIES = 3
+_POLL_SECONDS = 0.05
+# A kept Spark may end just when a task finds it. That is unlikely to happen three times in a row.
+_MAX_TRIES = 3
 
 log = logging.getLogger(__name__)
 
 
 class WarmMerge:
-    """One request to a kept Spark.
+    """Runs one request in a kept Spark.
 
     :param preparation: makes the spark-submits.
     :param request: what to merge, and how.
-    :param keep_warm: how many seconds the Spark stays after it.
+    :param keep_warm: how many seconds the Spark stays after the merge.
     :param on_application: called when the Spark application is known.
     :ivar killed: whether Airflow has ended the task.
     """
@@ -56,20 +56,20 @@ class WarmMerge:
         self._connection: socket.socket | None = None
 
     def run(self) -> ApplicationEnd | None:
-        """Merge in the Spark that is kept, or in one that is started and then kept.
+        """Merge in a kept Spark, or start one and keep it.
 
-        :return: how it ended; None when no Spark can be kept, because as many as may be kept are busy.
-        :raises DeltaMergeError: when anything is missing that it needs.
+        :return: how it ended; None if the maximum number of kept Sparks is busy.
+        :raises DeltaMergeError: when something that the merge needs is missing.
         """
         prepared = self._preparation.for_warm_merge(self._request, self._on_application)
-        for _ in range(_MOST_TRIES):
-            with alone():
-                remove_strays()
+        for _ in range(_MAX_TRIES):
+            with user_lock():
+                remove_orphans()
                 started = None
                 kept = KeptSpark.find(prepared.kind)
                 if kept is None:
                     if not make_room():
-                        log.info("%d kept Sparks are busy already, so this merge gets a Spark of its own", MOST_KEPT)
+                        log.info("All %d kept Sparks are busy, so this merge gets its own Spark", MAX_KEPT)
                         return None
                     kept, started = self._start(prepared.kind, prepared.submit)
             end = self._wait(kept, started)
@@ -77,11 +77,11 @@ class WarmMerge:
                 end = self._merge(kept, prepared.request, prepared.submit)
             if end is not None:
                 return end
-        log.warning("Kept Sparks ended before they took this merge, so it gets a Spark of its own")
+        log.warning("The kept Sparks ended before they accepted this merge, so it gets its own Spark")
         return None
 
     def on_kill(self) -> None:
-        """Leave the merge, whose jobs are cancelled then."""
+        """Disconnect from the kept Spark, which then cancels the merge's jobs."""
         self.killed = True
         if self._connection is not None:
             with suppress(OSError):
@@ -96,7 +96,7 @@ class WarmMerge:
             submit.open_log()
             started.log_to(submit.spark_log, verbose=submit.verbose)
             environment = environment_of_kept(server)
-            # It ends by itself, not by the silence of those who follow it; what is left of it is soon read.
+            # The server decides when it ends, so the keeper must not end it when no one follows it.
             options = ["--detach", "--silence-seconds", "inf", "--kept-seconds", "10"]
             started.start_keeper(server.command(application), environment, *options)
         except BaseException:
@@ -109,12 +109,12 @@ class WarmMerge:
     def _wait(self, kept: KeptSpark, started: KeptApplication | None) -> ApplicationEnd | None:
         """Wait until it listens, or has ended.
 
-        :param started: the same, if this task has started it: then its output so far is this task's.
-        :return: how it ended if it could not start.
+        :param started: the same application, if this task started it; its output is logged meanwhile.
+        :return: how it ended, if it could not start.
         """
         while not kept.socket_path.exists():
             if started is not None:
-                lines, end = started.look()
+                lines, end = started.poll()
                 for line in lines:
                     log.info("%s", line)
                 if end is not None:
@@ -122,11 +122,11 @@ class WarmMerge:
                     return end
             elif not kept.takes_merges:
                 return None
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         return None
 
     def _merge(self, kept: KeptSpark, request: JobRequest, submit: SparkSubmit) -> ApplicationEnd | None:
-        """Hand it the request, and follow it to its end; None if it did not take it."""
+        """Send the request, and follow the merge to its end; None if the request was not accepted."""
         try:
             connection = kept.connect()
         except OSError:
@@ -134,12 +134,12 @@ class WarmMerge:
         with connection:
             self._connection, accepted = connection, None
             try:
-                with suppress(OSError):  # it is ending, or has not answered in time
+                with suppress(OSError):  # it is ending, or didn't answer in time
                     send(connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
                     accepted = receive(connection)
                 if accepted is None:
                     return None
-                log.info("Merging in the Spark of process %s, which is kept", accepted.get("accepted"))
+                log.info("Merging in the kept Spark of process %s", accepted.get("accepted"))
                 return self._follow(connection, submit)
             finally:
                 self._connection = None
@@ -148,15 +148,15 @@ class WarmMerge:
         connection.settimeout(None)
         while (message := _next(connection)) is not None:
             if "log" in message:
-                submit.show([message["log"]])
+                submit.log_lines([message["log"]])
             if "outcome" in message:
                 outcome = JobOutcome.from_dict(message["outcome"])
                 return ApplicationEnd(outcome=outcome, exit_code=0, application=submit.application)
         if self.killed:
             return ApplicationEnd(exit_code=1)
         return ApplicationEnd(
-            error="Its kept Spark ended during the merge: it was killed, or its machine ran out of memory. Check that, "
-            "and driver_memory. The next try starts another one.",
+            error="Its kept Spark ended during the merge: it was killed, or the machine ran out of memory. Check the "
+            "machine's memory and driver_memory. The next try starts another Spark.",
             application=submit.application,
         )
 

@@ -62,7 +62,7 @@ class ResourceManager(ClusterManager):
     kind = "yarn"
     name = "YARN"
     unknown_seconds = 60.0  # after a restart it answers before it has recovered its state
-    forgotten = (
+    why_unknown = (
         "Its ResourceManager was restarted without recovery, or remembers too few completed applications "
         "(yarn.resourcemanager.max-completed-applications)."
     )
@@ -91,7 +91,7 @@ class ResourceManager(ClusterManager):
         return self.kill(application)  # each is a tag
 
     def clean_up(self, submission: str) -> None:
-        """Do nothing: YARN removes by itself what it keeps."""
+        """Do nothing: YARN cleans up by itself."""
 
     def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
         answer = self._ask("GET", "apps", query)

@@ -17,7 +17,7 @@ from airflow_delta_merge.launch.applications import application_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
 
-_SECONDS_BETWEEN_LOOKS = 2.0
+_POLL_SECONDS = 2.0
 # Airflow fails a task whose trigger fires before the scheduler has recorded that the task was deferred.
 _SECONDS_BEFORE_EVENT = 5.0
 _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
@@ -54,8 +54,8 @@ class DeltaMergeTrigger(BaseTrigger):
         # A triggerer's first query takes seconds of setup. Do that now, and not while a user waits for Spark's end.
         with suppress(Exception):
             await self._is_deferred()
-        while (end := await self._look_in_time()) is None:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        while (end := await self._poll_until_deadline()) is None:
+            await asyncio.sleep(_POLL_SECONDS)
         await asyncio.sleep(max(0.0, not_before - time.monotonic()))
         yield TriggerEvent(end.to_dict())  # type: ignore[no-untyped-call]
         # The event may not be stored yet: if this triggerer died now, another one would need the application's result.
@@ -72,18 +72,18 @@ class DeltaMergeTrigger(BaseTrigger):
             self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
         await self._kill("the task was cleared or marked, or its run deleted, while Spark ran")
 
-    async def _look_in_time(self) -> ApplicationEnd | None:
-        end = await self._look()
+    async def _poll_until_deadline(self) -> ApplicationEnd | None:
+        end = await self._poll()
         if end is None and self.deadline is not None and time.time() > self.deadline:
             ended = await self._kill("the task's execution_timeout is over")
             return ended and replace(ended, timed_out=True)
         return end
 
-    async def _look(self) -> ApplicationEnd | None:
+    async def _poll(self) -> ApplicationEnd | None:
         """Log new lines. Returns how the application ended, once there are no more lines."""
         known = self._application.application
         while True:
-            lines, end = await asyncio.to_thread(self._application.look)
+            lines, end = await asyncio.to_thread(self._application.poll)
             for line in lines:
                 self.log.info("%s", line)
             if end is not None or not lines:

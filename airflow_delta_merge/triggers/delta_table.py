@@ -31,7 +31,7 @@ class _TableLogTrigger(BaseTrigger, ABC):
         return name, {"condition": self.condition, "poke_interval": self.poke_interval}
 
     @abstractmethod
-    def look(self) -> Any:
+    def check(self) -> Any:
         """What the log shows now; None while the condition isn't met."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -42,7 +42,7 @@ class _TableLogTrigger(BaseTrigger, ABC):
             await asyncio.sleep(self.poke_interval)
             try:
                 # Not asyncio.to_thread: connections must be read in the triggerer's event loop.
-                found = await sync_to_async(self.look, thread_sensitive=False)()
+                found = await sync_to_async(self.check, thread_sensitive=False)()
             except Exception as error:  # the task raises it, and decides whether to retry
                 yield _event(error=str(error), type=type(error).__name__)
                 return
@@ -56,7 +56,7 @@ class DeltaTableTrigger(_TableLogTrigger):
     :param poke_interval: seconds between two checks.
     """
 
-    def look(self) -> int | None:
+    def check(self) -> int | None:
         return TableCondition(**self.condition).met_by()
 
 
@@ -67,7 +67,7 @@ class RecordedMergeTrigger(_TableLogTrigger):
     :param poke_interval: seconds between two checks.
     """
 
-    def look(self) -> dict[str, Any] | None:
+    def check(self) -> dict[str, Any] | None:
         return RecordedMerge(**self.condition).found()
 
 

@@ -116,7 +116,7 @@ def test_a_missing_resource_manager_is_reported() -> None:
 
 def test_yarn_tells_of_the_application() -> None:
     line = "\t tracking URL: http://rm.internal:8088/proxy/application_1795322942133_0001/"
-    assert SparkApplication.told_by(line) == SparkApplication(
+    assert SparkApplication.from_log_line(line) == SparkApplication(
         "application_1795322942133_0001", "http://rm.internal:8088/proxy/application_1795322942133_0001/"
     )
 

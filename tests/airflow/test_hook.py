@@ -307,7 +307,7 @@ def test_what_spark_says_is_masked() -> None:
 
     mask_secret("a secret of this test")
     submit = SparkSubmit()
-    assert list(submit._remember(iter(["key=a secret of this test\n", "\n"]))) == ["key=***\n"]
+    assert list(submit._process_lines(iter(["key=a secret of this test\n", "\n"]))) == ["key=***\n"]
     assert submit.output.reason == "key=***"
 
 

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # No scheduler here that could be overtaken.
     monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BEFORE_EVENT", 0.0)
-    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(triggers_delta_merge, "_POLL_SECONDS", 0.1)
     yield tmp_path
     for process in processes(tmp_path):
         process.kill()

@@ -197,7 +197,7 @@ def test_what_the_api_refuses_is_told(kubernetes: FakeKubernetes) -> None:
     ):
         manager.find("one")
     kubernetes.stop()
-    with pytest.raises(ClusterManagerError, match="The API server of Kubernetes doesn't answer"):
+    with pytest.raises(ClusterManagerError, match="The Kubernetes API server doesn't answer"):
         manager.find("one")
 
 

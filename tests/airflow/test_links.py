@@ -30,12 +30,12 @@ def test_what_the_job_tells_is_understood(ui_url: str | None, event_log: bool) -
     conf = {"spark.eventLog.enabled": "true"} if event_log else {}
     context = SimpleNamespace(applicationId="local-1", uiWebUrl=ui_url, getConf=lambda: conf)
     line = f"Merge: {describe_application(SimpleNamespace(sparkContext=context))}\n"  # type: ignore[arg-type]
-    assert SparkApplication.told_by(line) == SparkApplication("local-1", ui_url, event_log)
+    assert SparkApplication.from_log_line(line) == SparkApplication("local-1", ui_url, event_log)
 
 
 @pytest.mark.parametrize("line", ["", "Merge: Read the source: 3 rows", "Spark application local-1"])
 def test_other_lines_tell_of_no_application(line: str) -> None:
-    assert SparkApplication.told_by(line) is None
+    assert SparkApplication.from_log_line(line) is None
 
 
 def test_an_application_is_noticed_once_and_trouble_with_it_stops_nothing() -> None:
@@ -46,7 +46,7 @@ def test_an_application_is_noticed_once_and_trouble_with_it_stops_nothing() -> N
         raise RuntimeError("Airflow's API is away.")
 
     lines = ["Merge: Spark application local-1\n", "Merge: Spark application local-2\n"]
-    assert list(SparkSubmit(on_application=notice)._remember(iter(lines))) == lines
+    assert list(SparkSubmit(on_application=notice)._process_lines(iter(lines))) == lines
     assert seen == [SparkApplication("local-1")]
 
 

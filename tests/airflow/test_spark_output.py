@@ -142,7 +142,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_sparks_own_log_is_whole(logs: Path) -> None:
     submit = SparkSubmit(name="dag.merge")
     submit.open_log()
-    shown = list(submit._remember(iter(GOOD.splitlines(keepends=True))))
+    shown = list(submit._process_lines(iter(GOOD.splitlines(keepends=True))))
     assert len(shown) == 2
     (file,) = (logs / FOLDER / "dag.merge").iterdir()
     assert file.read_text() == GOOD
@@ -150,7 +150,7 @@ def test_sparks_own_log_is_whole(logs: Path) -> None:
 
 def test_verbose_shows_all_lines(logs: Path) -> None:
     submit = SparkSubmit(verbose=True)
-    assert list(submit._remember(iter(GOOD.splitlines()))) == GOOD.splitlines()
+    assert list(submit._process_lines(iter(GOOD.splitlines()))) == GOOD.splitlines()
 
 
 def test_sparks_own_log_has_a_name_that_leads_nowhere_else(logs: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_merge_goes_on_without_a_place_for_sparks_own_log(logs: Path, caplog: 
     logs.write_text("a file where a folder should be")
     submit = SparkSubmit()
     submit.open_log()
-    assert len(list(submit._remember(iter(GOOD.splitlines())))) == 2
+    assert len(list(submit._process_lines(iter(GOOD.splitlines())))) == 2
     assert "Spark's own log is not kept, because " in caplog.text
 
 

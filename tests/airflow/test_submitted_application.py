@@ -101,7 +101,7 @@ def yarn() -> Iterator[FakeYarn]:
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds in place of minutes."""
     monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BEFORE_EVENT", 0.0)
-    monkeypatch.setattr(triggers_delta_merge, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(triggers_delta_merge, "_POLL_SECONDS", 0.05)
     monkeypatch.setattr(submitted_application, "SILENCE_SECONDS", 1.5)
     monkeypatch.setattr(ResourceManager, "unknown_seconds", 1.0)
     monkeypatch.setattr(submitted_application, "_SECONDS_TO_KILL", 1.0)

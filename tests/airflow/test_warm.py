@@ -137,7 +137,7 @@ def test_the_next_merge_uses_the_same_application(
     again, same = merge(table)
     assert (first.num_inserted_rows, again.num_updated_rows, same) == (3, 3, application)
     (merging,) = caplog.messages
-    assert merging.startswith("Merging in the Spark of process ")
+    assert merging.startswith("Merging in the kept Spark of process ")
     said = capfd.readouterr().out
     assert f"Merge: Spark application {application}" in said
     assert "Merge: Ready to commit: 3 rows updated" in said
@@ -336,7 +336,7 @@ def test_a_temporary_folder_with_a_long_path_is_refused(
 ) -> None:
     (folder := tmp_path / ("x" * LONGEST_PATH)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with pytest.raises(DeltaMergeException, match=r"the path is too long\. Set TMPDIR to a shorter one"):
+    with pytest.raises(DeltaMergeException, match=r"the path is too long\. Set TMPDIR to a shorter path"):
         merge(table)
     assert list(folder.glob("airflow_delta_merge_*")) == []
 
@@ -344,8 +344,14 @@ def test_a_temporary_folder_with_a_long_path_is_refused(
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "has deploy mode cluster"),
-        ('{"conn_type": "spark", "host": "spark://nowhere:7077"}', "has the master spark://nowhere:7077"),
+        (
+            '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}',
+            "not available with deploy mode cluster",
+        ),
+        (
+            '{"conn_type": "spark", "host": "spark://nowhere:7077"}',
+            "not available with the master spark://nowhere:7077",
+        ),
     ],
     ids=["cluster mode", "a cluster"],
 )
@@ -368,7 +374,7 @@ def test_what_the_next_merge_finds_of_a_killed_one_is_ended_and_removed(empty: P
     with subprocess.Popen([sys.executable, "-c", code, str(lock)], start_new_session=True) as process:
         wait_until(lambda: lock.exists() and lock.read_text().endswith("\n"), 20)
         assert KeptSpark.find("kind") is None
-        kept_spark.remove_strays()
+        kept_spark.remove_orphans()
         assert process.wait(20) == -signal.SIGKILL
     assert list(empty.iterdir()) == []
 

@@ -260,10 +260,10 @@ def test_no_access_is_told_before_anything_starts(
 ) -> None:
     extra = json.loads(os.environ["AIRFLOW_CONN_KUBE"])["extra"] | {"kube_config_path": "/nowhere/kubeconfig"}
     monkeypatch.setenv("AIRFLOW_CONN_KUBE", json.dumps({"conn_type": "kubernetes", "extra": extra}))
-    with pytest.raises(DeltaMergeException, match="There is no access to Kubernetes by the connection 'kube'"):
+    with pytest.raises(DeltaMergeException, match="The connection 'kube' gives no access to Kubernetes"):
         DeltaMergeHook(conn_id="pods").merge(config(table, rows(0, 1, "row")))
     ok, said = DeltaMergeHook(conn_id="pods").test_connection()
-    assert (ok, "There is no access to Kubernetes" in said) == (False, True)
+    assert (ok, "gives no access to Kubernetes" in said) == (False, True)
 
 
 def fails(merging: DeltaMergeHook, what: MergeConfig) -> Exception:

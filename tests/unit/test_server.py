@@ -106,7 +106,7 @@ class Served:
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     Merges.cancelled = threading.Event()
     monkeypatch.setattr(server, "Merges", Merges)
-    monkeypatch.setattr(server, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(server, "_POLL_SECONDS", 0.05)
     handler = server._LogOfEach()
     server.log.addHandler(handler)
     server.log.setLevel("INFO")
