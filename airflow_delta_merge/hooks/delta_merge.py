@@ -1,4 +1,4 @@
-"""The hook that runs a merge: spark-submit with the job, the engine and Delta's jars; then the way back."""
+"""The hook that runs merges: starts spark-submit with the job, the engine and Delta's jars, and reads the outcome."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ _POLL_SECONDS = 1.0
 
 
 class DeltaMergeHook(BaseHook):
-    """Runs merges through spark-submit, where the connection says, or on this machine when there is none.
+    """Runs merges with spark-submit. The connection says where Spark runs; without one it runs on this machine.
 
-    On this machine (a ``local`` master) Spark gets settings for small data; what ``conf`` says goes before them:
-    as many shuffle partitions as cores, two partitions for Delta's snapshots, no web UI, and no address but localhost.
+    With a ``local`` master Spark gets settings for small data, which ``conf`` can override: as many shuffle partitions
+    as cores, two partitions for Delta's snapshots, no web UI, and only the address of localhost.
 
-    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
-        ``spark_default`` Spark runs as ``local[*]`` on this machine; any other connection must be there. Deploy mode
-        ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
-    :param conf: Spark properties; they go before the connection's.
-    :param keep_warm: for how many seconds a local Spark stays after a merge to take the next one of the same kind; 0
-        ends it with the merge, None leaves it to the connection. Not for :meth:`start`.
+    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. If the connection
+        ``spark_default`` doesn't exist, Spark runs as ``local[*]`` on this machine; any other connection must exist.
+        Deploy mode ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
+    :param conf: Spark properties; they take precedence over the connection's.
+    :param keep_warm: how many seconds a local Spark stays after a merge to take the next one of the same kind. 0 ends
+        it with the merge; None uses the connection's setting. :meth:`start` ignores it.
     :param spark_options: further arguments of Airflow's ``SparkSubmitHook``, as in
         :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
         jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
-    :ivar preparation: makes its spark-submits.
+    :ivar preparation: prepares its spark-submits.
     """
 
     conn_name_attr = "conn_id"
@@ -91,20 +91,20 @@ class DeltaMergeHook(BaseHook):
 
     @property
     def settings(self) -> ConnectionSettings:
-        """What the connection says beside where Spark runs.
+        """The connection's settings other than where Spark runs.
 
-        :raises DeltaMergeException: when there is no such connection.
+        :raises DeltaMergeException: when the connection does not exist.
         """
         with raised_for_airflow():
             return self.preparation.settings
 
     def get_conn(self) -> None:
-        """There is nothing to connect to: each merge starts a Spark application of its own."""
+        """Do nothing: each merge starts its own Spark application."""
 
     def test_connection(self) -> tuple[bool, str]:
-        """Look for what a merge needs, on the machine where this runs, without starting Spark.
+        """Check, without starting Spark, that this machine has what a merge needs.
 
-        :return: whether it is all there, and in sentences what was found, or what is missing, and what wasn't tested.
+        :return: whether it has everything, and sentences about what was found, is missing, or was not tested.
         """
         here = socket.gethostname()
         try:
@@ -115,31 +115,31 @@ class DeltaMergeHook(BaseHook):
             java, version = check_java()
             binary = submit.find_binary()
             there = have_delta_jars(submit.spark_home)
-            jars = "Delta's jars" if there else "an address that has Delta's jars"
+            jars = "Delta's jars" if there else "a URL with Delta's jars"
             for driver in settings.store_drivers:
                 there = driver.are_there(submit.spark_home)
-                jars += f" and {'' if there else 'an address that has '}the {driver.name} driver's"
+                jars += f" and {'' if there else 'a URL with '}the {driver.name} driver's"
             of_stores = self.preparation.store_properties
             submit.check_master()
             asked = self.preparation.check_cluster(submit)
         except (DeltaMergeError, DeltaMergeException) as error:
-            return False, f"{error} (This was looked for on {here}.)"
-        untested = ["that Spark starts"]
+            return False, f"{error} (Tested on {here}.)"
+        untested = ["whether Spark starts"]
         if submit.is_local:
-            master = f"With the master {submit.master} Spark runs on the worker itself."
+            master = f"With the master {submit.master}, Spark runs on the worker itself."
         elif submit.master.startswith("spark://"):
             master = f"A master answers at {submit.master}."
         else:
-            master = f"The master {submit.master} {'answers' if asked else 'was not asked'}."
+            master = f"The master {submit.master} {'answers' if asked else 'was not contacted'}."
         if settings.conf:
-            untested.append("what conf is for")
+            untested.append("the properties in conf")
         if of_stores:
-            untested.append("whether the stores let their connections in")
+            untested.append("whether the stores accept their connections")
         if settings.jars:
-            untested.append("the further jars")
+            untested.append("the additional jars")
         return True, (
             f"Found on {here}: Java {version} ({java}), {binary} and {jars}. {master} Not tested: "
-            f"{', '.join(untested)}, and any other machine that workers run on."
+            f"{', '.join(untested)}, and the machines of other workers."
         )
 
     def merge(
@@ -153,15 +153,15 @@ class DeltaMergeHook(BaseHook):
     ) -> MergeResult:
         """Run one merge to its end.
 
-        :param config: what to merge, described or written as a statement.
-        :param identity: by what the table shall know this merge, so that it is committed once however often it is
-            tried; None commits it at each call.
-        :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it.
+        :param config: the merge, as a config or a statement.
+        :param identity: identifies the merge in the table's log, so that it is committed once, regardless of the number
+            of tries. None commits it at each call.
+        :param max_commit_attempts: how often the merge is computed if other writers' commits conflict with it.
         :param on_application: called when the Spark application has started.
-        :param on_lineage: called with where the target's columns come from, if the merge was done now.
-        :return: what the merge did, or what an earlier try recorded in the table's log.
+        :param on_lineage: called with the lineage of the target's columns, unless an earlier try did the merge.
+        :return: the result of the merge, or the one that an earlier try recorded in the table's log.
         :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException`
-            when another try cannot help.
+            if a retry cannot help.
         """
         request = JobRequest(
             merges=config,
@@ -180,16 +180,16 @@ class DeltaMergeHook(BaseHook):
         on_application: Callable[[SparkApplication], None] | None = None,
         on_lineage: Callable[[int, ColumnLineage], None] | None = None,
     ) -> list[MergeResult | None]:
-        """Run several merges in one Spark application, side by side; those into the same target in their order.
+        """Run several merges in one Spark application: in parallel, but one after the other into the same target.
 
-        :param configs: what to merge, at least one.
-        :param identity: as for :meth:`merge`; each merge has one of its own, made of this and its target.
-        :param max_commit_attempts: as for :meth:`merge`, for each of them.
+        :param configs: the merges, at least one.
+        :param identity: as for :meth:`merge`. Each merge gets its own, derived from this one and its target.
+        :param max_commit_attempts: as for :meth:`merge`, for each merge.
         :param on_application: called when the Spark application has started.
-        :param on_lineage: called with the position of a merge and where its target's columns come from.
-        :return: what each merge did, in the order of ``configs``; None for one that its guards had skipped.
-        :raises DeltaMergeException: when some failed, after all others are done. Another try finds what was committed,
-            if there is an identity.
+        :param on_lineage: called with a merge's position and the lineage of its target's columns.
+        :return: the result of each merge, in the order of ``configs``; None for one that its guards skipped.
+        :raises DeltaMergeException: when some failed, after all others are done. With an identity, the next try returns
+            what was committed.
         """
         request = JobRequest(
             merges=configs,
@@ -202,9 +202,9 @@ class DeltaMergeHook(BaseHook):
     def plan(self, config: MergeConfig | MergeStatement, *, explain: bool = False) -> MergePlan:
         """Count what a merge would do, without committing or leaving a file.
 
-        :param config: what would be merged.
-        :param explain: whether to tell Spark's physical plans too.
-        :raises DeltaMergeException: when it failed, as the merge would have.
+        :param config: the merge.
+        :param explain: whether to return Spark's physical plans, too.
+        :raises DeltaMergeException: when it failed, as the merge would.
         """
         (outcome,) = self._run(JobRequest(merges=config, dry_run=True, explain=explain)).merges
         assert outcome.plan is not None
@@ -222,7 +222,7 @@ class DeltaMergeHook(BaseHook):
         return outcome
 
     def _run_cold(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None) -> JobOutcome:
-        """Run it in a Spark of its own."""
+        """Run a request in its own Spark."""
         try:
             with raised_for_airflow(), staged() as staging:
                 self._running = submit = self.preparation.for_merge(staging, request, on_application)
@@ -234,7 +234,7 @@ class DeltaMergeHook(BaseHook):
     def _run_warm(
         self, request: JobRequest, keep_warm: float, on_application: Callable[[SparkApplication], None] | None
     ) -> JobOutcome | None:
-        """Run it in a kept Spark; None if none can be kept."""
+        """Run a request in a kept Spark; None if no further one can be kept."""
         self._warm = warm = WarmMerge(self.preparation, request, keep_warm, on_application)
         try:
             with raised_for_airflow():
@@ -248,7 +248,7 @@ class DeltaMergeHook(BaseHook):
         return outcome_of(end, _targets(request), killed=killed, exactly_once=exactly_once, conn_id=self.conn_id)
 
     def _mask_secrets(self, request: JobRequest) -> None:
-        """Let Airflow mask the secrets that Spark gets to know, also where no operator has done so."""
+        """Make Airflow mask the secrets passed to Spark, in case no operator did."""
         mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
@@ -280,28 +280,28 @@ class DeltaMergeHook(BaseHook):
         return ApplicationEnd(application=application.application)
 
     def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
-        """Run spark-submit, once no earlier try runs on the cluster any more, and return its exit code."""
+        """End earlier tries on the cluster, run spark-submit, and return its exit code."""
         if submit.cluster_mode is not None and (ended := submit.cluster_mode.end_predecessors()):
-            self.log.info("Spark application %s of an earlier try was ended", ", ".join(ended))
+            self.log.info("Ended Spark application %s of an earlier try", ", ".join(ended))
         exit_code = submit.run(str(staging.application))
         if exit_code != 0 and submit.cluster_mode is not None and not submit.cluster_mode.waits:
-            submit.end_on_cluster()  # the cluster may have taken it all the same
+            submit.end_on_cluster()  # the cluster may have accepted it nevertheless
         return exit_code
 
     def _with_result(
         self, end: ApplicationEnd, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging
     ) -> ApplicationEnd:
-        """The same end with the fetched result, or with the reason why there is none."""
-        unknown = self._fetch(submit, cluster_mode, staging)
+        """Add the fetched result to an application's end, or the reason why there is none."""
+        failure = self._fetch(submit, cluster_mode, staging)
         outcome = staging.read_outcome()
         if outcome is not None:
             return replace(end, outcome=outcome, error=None)
-        error = unknown or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
+        error = failure or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
         return replace(end, error=str(redact(error)))
 
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
-        """Bring the result from where the driver on the cluster has written it; a sentence when that isn't possible."""
-        submit.end_on_cluster()  # it has ended, unless spark-submit was killed, or it can't start
+        """Fetch the result that the driver on the cluster wrote. Returns a sentence if that isn't possible."""
+        submit.end_on_cluster()  # only needed if spark-submit was killed, or the driver can't start
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.local_copy([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_application("fetch_result"))) != 0:
@@ -314,21 +314,22 @@ class DeltaMergeHook(BaseHook):
         try:
             cluster_mode.manager.clean_up(cluster_mode.submission)
         except DeltaMergeError as error:  # must not fail the merge, since the result was fetched
-            self.log.warning("What the cluster keeps of the Spark application could not be removed: %s", error)
+            self.log.warning("Could not clean up after the Spark application on the cluster: %s", error)
 
     def start(
         self, request: JobRequest, *, on_application: Callable[[SparkApplication], None] | None = None
     ) -> StartedApplication:
-        """Start a merge, or several, that go on without this process. Whoever follows them hands their end to
-        :meth:`finish`, and what that gives to :meth:`result_of` or :meth:`results_of`.
+        """Start one or several merges that continue without this process.
 
-        Where the driver runs on this machine, an application that an earlier try of the same execution has started here
-        for the same merge is found again instead, if it runs or has a result. Any other one of the same application id
-        is ended.
+        The caller follows the application, passes its end to :meth:`finish`, and passes what that returns to
+        :meth:`result_of` or :meth:`results_of`.
 
-        :param request: what to merge, and how.
-        :param on_application: called when the Spark application has started, if its driver runs on the cluster; of any
-            other who follows it hears.
+        If the driver runs on this machine, this returns an application that an earlier try of the same execution
+        started here for the same merge, if that runs or has a result. It ends others of the same application id.
+
+        :param request: the merges and their options.
+        :param on_application: called when the Spark application has started, if its driver runs on the cluster.
+            Otherwise the process that follows the application learns of it.
         :raises DeltaMergeException: when it can't be started.
         """
         self._mask_secrets(request)
@@ -341,7 +342,7 @@ class DeltaMergeHook(BaseHook):
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
     ) -> SubmittedApplication:
         with staged() as staging:
-            # It stays the one that is ended by on_kill: the task may be killed before it is deferred.
+            # Kept after this block, so that on_kill ends it if the task is killed before it is deferred.
             self._running = submit = self.preparation.for_merge(staging, request, on_application, waits=False)
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
@@ -379,7 +380,7 @@ class DeltaMergeHook(BaseHook):
         for kept, theirs in KeptApplication.find(identity) if identity is not None else ():
             same = identity is not None and identity.is_same_execution(theirs.generation)
             if found is None and same and kept.is_started_as(staging, command) and kept.can_still_succeed():
-                self.log.info("Following the Spark application that an earlier try has started (%s)", kept.folder)
+                self.log.info("Following the Spark application that an earlier try started (%s)", kept.folder)
                 found = kept
             else:
                 self.log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
@@ -387,10 +388,10 @@ class DeltaMergeHook(BaseHook):
         return found
 
     def finish(self, started: StartedApplication, end: ApplicationEnd) -> ApplicationEnd:
-        """Fetch the result of what :meth:`start` has started, where it is yet to be fetched, and leave nothing behind.
+        """Fetch the result of an application from :meth:`start`, if it is not there yet, and clean up.
 
         :param end: how the application ended.
-        :return: the same, with the result.
+        :return: ``end`` with the result.
         :raises DeltaMergeException: when the result can't be read.
         """
         if started.cluster_mode is None:
@@ -413,13 +414,13 @@ class DeltaMergeHook(BaseHook):
         exactly_once: bool,
         on_lineage: Callable[[ColumnLineage], None] | None = None,
     ) -> MergeResult:
-        """The result of a merge that :meth:`start` has started.
+        """The result of a merge from :meth:`start`.
 
         :param end: how its application ended.
-        :param target: the target as the statement names it.
+        :param target: the target, as the statement names it.
         :param exactly_once: whether the merge had an identity.
-        :param on_lineage: called with where the target's columns come from, if the application reports it.
-        :raises DeltaMergeException: as :meth:`merge` does.
+        :param on_lineage: called with the lineage of the target's columns, if the application reports it.
+        :raises DeltaMergeException: as for :meth:`merge`.
         """
         outcome = outcome_of(end, target, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)
         return result_of(outcome, on_lineage)
@@ -432,15 +433,15 @@ class DeltaMergeHook(BaseHook):
         exactly_once: bool,
         on_lineage: Callable[[int, ColumnLineage], None] | None = None,
     ) -> list[MergeResult | None]:
-        """The results of several merges that :meth:`start` has started, as :meth:`merge_all` gives them.
+        """The results of several merges from :meth:`start`, like those of :meth:`merge_all`.
 
-        :param targets: their target, or how many there are, for sentences.
+        :param targets: their only target or the number of targets, for messages.
         """
         outcome = outcome_of(end, targets, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)
         return results_of(outcome, on_lineage)
 
     def on_kill(self) -> None:
-        """End the Spark application of the merge that runs, if one does."""
+        """End the Spark application of the running merge, if there is one."""
         if self._running is not None:
             self._running.on_kill()
         if self._warm is not None:

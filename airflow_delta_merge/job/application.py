@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.contract.lineage import ColumnLineage
 
 #: Limit for concurrent merges: they need the driver's memory and processors, regardless of the executors.
-_MOST_AT_ONCE = 8
+_MAX_AT_ONCE = 8
 
 log = logging.getLogger("airflow_delta_merge.job")
 
@@ -70,7 +70,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def log_progress(handler: logging.Handler) -> None:
-    """Give the engine's log to a handler."""
+    """Send the engine's log to a handler."""
     threading.current_thread().name = "Merge"  # each of several merges has its own thread
     handler.setFormatter(logging.Formatter("%(threadName)s: %(message)s"))
     package = logging.getLogger("airflow_delta_merge")
@@ -93,7 +93,7 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
 
 def merges_at_once(spark: SparkSession) -> int:
     """How many merges one Spark runs at the same time."""
-    return min(_MOST_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
+    return min(_MAX_AT_ONCE, max(2, spark.sparkContext.defaultParallelism))
 
 
 @dataclass(frozen=True)
@@ -154,14 +154,14 @@ class Merges:
                 threading.current_thread().name = f"Merge {number + 1} of {len(configs)}"
                 if failed is None:
                     identity = self.request.identity and self.request.identity.of_one_of_several(target, nth)
-                    outcomes[number] = self._tried(session, configs[number], identity)
+                    outcomes[number] = self._merge_or_describe_error(session, configs[number], identity)
                     failed = None if outcomes[number].error is None else number
                 else:
                     error = MergeExecutionError(f"Not started, because merge {failed + 1} into the same table failed.")
                     outcomes[number] = MergeOutcome(target=target, error=JobError.of(error))
 
         with ThreadPoolExecutor(merges_at_once(self.spark)) as pool:
-            # Each thread gets what this one has: its job group, by which Spark cancels it, and its log.
+            # Each thread inherits this thread's log and its job group, which Spark cancels by.
             started = [
                 pool.submit(contextvars.copy_context().run, inheritable_thread_target(partial(merge_into, *each)))
                 for each in by_target.items()
@@ -170,7 +170,7 @@ class Merges:
                 done.result()
         return [outcomes[number] for number in range(len(configs))]
 
-    def _tried(
+    def _merge_or_describe_error(
         self, spark: SparkSession, config: MergeConfig | MergeStatement, identity: MergeIdentity | None
     ) -> MergeOutcome:
         target = config.target.to_sql()

@@ -15,7 +15,7 @@ from pathlib import Path
 from airflow_delta_merge.exceptions import DeltaMergeError
 
 #: Maximum size of a result file in bytes. A hundred merges with their lineage have a few hundred kB.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from airflow_delta_merge.engine.delta_jvm import read_shared_file, remove_shared_folder
 
     try:
-        text = read_shared_file(options.uri, MOST_BYTES)
+        text = read_shared_file(options.uri, MAX_BYTES)
         if text is not None:
             handle = os.open(options.result, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8") as file:

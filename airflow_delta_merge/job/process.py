@@ -12,14 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _POLL_SECONDS = 1.0
-_LOOKS_AT_THE_FOLDER = 50
+_MAX_REMOVALS = 50
 
 
 def end_with(pid: int, staging_folder: str | None = None) -> None:
     """End this whole Spark application (our process group: the JVM and this process) once process ``pid`` is gone.
 
-    Normally the process that started us kills us and removes our staged files. This covers the case that it was killed
-    itself.
+    Normally the process that started us kills us and removes our staged files. This covers the case that it was itself
+    killed.
     """
 
     def watch() -> None:
@@ -48,7 +48,7 @@ def _end_group(staging_folder: str | None) -> None:
     try:
         os.setsid()
         os.killpg(group, signal.SIGKILL)
-        for _ in range(_LOOKS_AT_THE_FOLDER):
+        for _ in range(_MAX_REMOVALS):
             if not staging_folder or not Path(staging_folder).exists():
                 break
             shutil.rmtree(staging_folder, ignore_errors=True)

@@ -1,8 +1,7 @@
 """The PySpark application of a kept Spark: takes merges over a Unix socket until it has been idle for long enough.
 
-Each merge has its own session, its own job group and its own thread of the JVM. Its task holds the connection: when
-that closes, the merge's jobs are cancelled and the others go on. Everything else ends by itself: the process that
-started this one is its keeper, with which it ends.
+Each merge has its own session, job group and JVM thread. Its task keeps the connection open. When the connection
+closes, the merge's jobs are cancelled, and other merges continue. This process ends with its keeper, which started it.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from airflow_delta_merge.job.session import describe_application, start_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A greatest age, so that renewed files of the installation, expired logins and whatever grows unnoticed are left behind
-# some time. Starting anew every six hours costs nothing that anybody notices; nor does each thousandth merge.
-_GREATEST_AGE_SECONDS = 6 * 3600.0
-_MOST_MERGES = 1000
-# Beside its heap, which has a limit of its own, Java takes some 400 MB for classes, compiled code and threads, and this
-# process 60 MB. Something is wrong with one that takes a gigabyte.
-_MOST_BYTES_BESIDE_HEAP = 1 << 30
+# Limits after which a new Spark starts, because installed files may change, logins expire and memory leak. A restart
+# every six hours or thousand merges costs little.
+_MAX_AGE_SECONDS = 6 * 3600.0
+_MAX_MERGES = 1000
+# Beyond its heap, which has its own limit, Java needs about 400 MB for classes, compiled code and threads, and this
+# process 60 MB. More than a gigabyte points to a leak.
+_MAX_BYTES_BEYOND_HEAP = 1 << 30
 
 _POLL_SECONDS = 0.2
-_SECONDS_FOR_THE_FIRST = 60.0
-_SECONDS_BEFORE_COLLECTING = 5.0
-_SECONDS_TO_TALK = 60.0
+_SECONDS_FOR_FIRST_MERGE = 60.0
+_SECONDS_BEFORE_GC = 5.0
+_SOCKET_TIMEOUT_SECONDS = 60.0
 _SECONDS_TO_CANCEL = 60.0
 _SECONDS_TO_STOP = 30.0
 
@@ -56,7 +55,7 @@ log = logging.getLogger("airflow_delta_merge.job")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until the end. Returns 0, or 1 if Spark did not start, with an outcome that says why."""
+    """Serve until the end. Returns 0, or 1 if Spark did not start, with the reason in the outcome."""
     options = _parse(arguments)
     end_with(options.parent_pid, str(options.folder))
     try:
@@ -81,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="airflow_delta_merge_server", description="Take merges over a socket.")
-    parser.add_argument("--folder", required=True, type=Path, help="private folder, where the socket is made")
-    parser.add_argument("--properties", required=True, help="the file of Spark properties there, which is removed")
+    parser.add_argument("--folder", required=True, type=Path, help="private folder for the socket")
+    parser.add_argument("--properties", required=True, help="name of the properties file there, which is removed")
     parser.add_argument("--result", required=True, type=Path, help="path to write the reason to if Spark can't start")
     parser.add_argument("--parent-pid", required=True, type=int, help="end when this process ends")
     return parser.parse_args(arguments)
@@ -100,26 +99,26 @@ class _Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._sending = threading.Lock()
+        self._lock = threading.Lock()
 
-    def tell(self, message: dict[str, Any]) -> None:
-        with self._sending, suppress(OSError):  # who waits for the merge notices that the task is gone
+    def send(self, message: dict[str, Any]) -> None:
+        with self._lock, suppress(OSError):  # the thread that waits for the merge notices it
             send(self.connection, message)
 
     def log(self, text: str) -> None:
         for line in text.splitlines():
-            self.tell({"log": line})
+            self.send({"log": line})
 
     def has_left(self) -> bool:
-        # A task says nothing after its request: what there is to read is the end.
+        # A task sends nothing after its request, so anything to read is the end of the connection.
         return bool(select.select([self.connection], [], [], 0)[0])
 
 
-#: Whose merge a thread runs.
+#: The client of the merge that a thread runs.
 _CLIENT: contextvars.ContextVar[_Client | None] = contextvars.ContextVar("client", default=None)
 
 
-class _LogOfEach(logging.Handler):
+class _ClientLogHandler(logging.Handler):
     """Sends each merge's log to its own task."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -132,13 +131,13 @@ class _LogOfEach(logging.Handler):
 
 @dataclass
 class _Merge:
-    """One request, in a thread of its own.
+    """One request, in its own thread.
 
-    :param spark: the session from which it makes its own.
-    :param request: what to do.
-    :param client: who waits for it.
+    :param spark: the session from which it creates its own.
+    :param request: the request, as JSON.
+    :param client: the task that waits for it.
     :param group: the group of its Spark jobs.
-    :param pool: the pool of Spark's fair scheduler that it runs in.
+    :param pool: its pool of Spark's fair scheduler.
     """
 
     spark: SparkSession
@@ -164,15 +163,15 @@ class _Merge:
             self.client.log(f"The merge failed: {self.outcome.errors[0].message}")
 
     def cancel(self) -> None:
-        """Cancel its jobs. It may start another one before it notices, so this is called until it has ended."""
-        with suppress(Exception):  # Spark is gone, and the merge with it
+        """Cancel its jobs. It may start another job before it notices, so call this until it has ended."""
+        with suppress(Exception):  # Spark is gone, and so is the merge
             self.spark.sparkContext.cancelJobGroup(self.group)
 
 
 class Server:
-    """Takes merges.
+    """Accepts connections and runs their merges.
 
-    :param spark: the session from which each merge makes its own.
+    :param spark: the session from which each merge creates its own.
     :param folder: the private folder of the socket.
     """
 
@@ -180,67 +179,67 @@ class Server:
         self._spark = spark
         self._folder = folder
         self._changed = threading.Condition()
-        self._open = 0
+        self._connections = 0
         self._merges = 0
         self._started = time.monotonic()
         self._idle_since = self._started
-        self._kept_until: float | None = None  # nobody knows before the first merge
+        self._kept_until: float | None = None  # unknown before the first merge
         self._has_collected = False
-        self._why: str | None = None
-        self._places: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for place in range(merges_at_once(spark)):
-            self._places.put(place)
+        self._end_reason: str | None = None
+        self._free_slots: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(merges_at_once(spark)):
+            self._free_slots.put(slot)
         runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
-        self._most_bytes = int(runtime.maxMemory()) + _MOST_BYTES_BESIDE_HEAP
+        self._max_bytes = int(runtime.maxMemory()) + _MAX_BYTES_BEYOND_HEAP
 
     def serve(self) -> str:
-        """Take merges until the end, and return why it came. Merges that run by then are completed."""
+        """Take merges until there is a reason to end, complete running merges, and return the reason."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            # It gets its name when it can be connected to.
+            # It gets its final name once it accepts connections.
             listener.bind(str(self._folder / f".{SOCKET}"))
             listener.listen(128)
             listener.settimeout(_POLL_SECONDS)
             os.rename(self._folder / f".{SOCKET}", self._folder / SOCKET)
-            while (why := self._why_to_end()) is None:
+            while (why := self._reason_to_end()) is None:
                 self._collect_garbage()
                 with suppress(TimeoutError):
-                    self._take(listener.accept()[0])
+                    self._accept(listener.accept()[0])
             (self._folder / KIND).unlink(missing_ok=True)
             (self._folder / SOCKET).unlink(missing_ok=True)
         with self._changed:
-            self._changed.wait_for(lambda: self._open == 0)
+            self._changed.wait_for(lambda: self._connections == 0)
         return why
 
-    def _why_to_end(self) -> str | None:
+    def _reason_to_end(self) -> str | None:
         now = time.monotonic()
         with self._changed:
-            if self._why is not None:
-                return self._why
-            if self._open == 0 and now > (self._kept_until or self._started + _SECONDS_FOR_THE_FIRST):
+            if self._end_reason is not None:
+                return self._end_reason
+            if self._connections == 0 and now > (self._kept_until or self._started + _SECONDS_FOR_FIRST_MERGE):
                 return f"no merge came for {now - self._idle_since:.0f} s"
-            if self._merges >= _MOST_MERGES:
+            if self._merges >= _MAX_MERGES:
                 return f"it has run {self._merges} merges"
-        if now - self._started > _GREATEST_AGE_SECONDS:
+        if now - self._started > _MAX_AGE_SECONDS:
             return f"it has run for {(now - self._started) / 3600:.1f} hours"
         if not (self._folder / SOCKET).exists():
             return "its socket was removed"
         return None
 
     def _collect_garbage(self) -> None:
-        """Give memory back to the system once no merge follows at once."""
+        """Return memory to the system if no merge follows within seconds."""
         with self._changed:
-            idle = self._open == 0 and time.monotonic() - self._idle_since > _SECONDS_BEFORE_COLLECTING
+            idle = self._connections == 0 and time.monotonic() - self._idle_since > _SECONDS_BEFORE_GC
             if not idle or self._has_collected:
                 return
             self._has_collected = True
         self._spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]
 
-    def _take(self, connection: socket.socket) -> None:
+    def _accept(self, connection: socket.socket) -> None:
         from pyspark import InheritableThread
 
         with self._changed:
-            self._open += 1
-        connection.settimeout(_SECONDS_TO_TALK)
+            self._connections += 1
+        connection.settimeout(_SOCKET_TIMEOUT_SECONDS)
         InheritableThread(target=self._serve_one, args=(connection,), daemon=True).start()
 
     def _serve_one(self, connection: socket.socket) -> None:
@@ -258,28 +257,28 @@ class Server:
             print(f"A connection broke: {error!r}", file=sys.stderr, flush=True)
         finally:
             with self._changed:
-                self._open -= 1
+                self._connections -= 1
                 self._idle_since = time.monotonic()
                 self._changed.notify_all()
 
     def _end_if_idle(self) -> bool:
         with self._changed:
-            if self._open == 1:  # the connection that asks
-                self._why = self._why or "another one needs its memory"
-            return self._why is not None
+            if self._connections == 1:  # the one that asks
+                self._end_reason = self._end_reason or "another one needs its memory"
+            return self._end_reason is not None
 
     def _merge(self, client: _Client, message: dict[str, Any]) -> None:
         from pyspark import InheritableThread
 
-        client.tell({"accepted": os.getpid()})
-        place = self._place(client)
-        if place is None:
+        client.send({"accepted": os.getpid()})
+        slot = self._wait_for_slot(client)
+        if slot is None:
             return
         with self._changed:
             self._merges += 1
             self._has_collected = False
             group = f"merge-{self._merges}"
-        merge = _Merge(self._spark, message["request"], client, group, f"merges-{place}")
+        merge = _Merge(self._spark, message["request"], client, group, f"merges-{slot}")
         thread = InheritableThread(target=merge.run, daemon=True)
         thread.start()
         try:
@@ -287,22 +286,22 @@ class Server:
         finally:
             with self._changed:
                 self._kept_until = max(self._kept_until or 0.0, time.monotonic() + float(message["keep_warm"]))
-                if self._why is None and _resident_bytes() > self._most_bytes:
-                    self._why = f"it takes more memory than {self._most_bytes >> 20} MB"
+                if self._end_reason is None and _resident_bytes() > self._max_bytes:
+                    self._end_reason = f"it takes more memory than {self._max_bytes >> 20} MB"
         if not thread.is_alive():
-            self._places.put(place)
+            self._free_slots.put(slot)
         if merge.outcome is not None:
-            client.tell({"outcome": merge.outcome.to_dict()})
+            client.send({"outcome": merge.outcome.to_dict()})
 
-    def _place(self, client: _Client) -> int | None:
-        """A place among those that merge at once; None if the task left before there was one."""
-        is_told = False
+    def _wait_for_slot(self, client: _Client) -> int | None:
+        """A slot to merge in; None if the task left before one was free."""
+        has_logged = False
         while not client.has_left():
             with suppress(queue.Empty):
-                return self._places.get(timeout=_POLL_SECONDS if is_told else 0)
-            if not is_told:
-                client.log("Merge: Waiting, because this Spark runs as many merges as it takes at once")
-            is_told = True
+                return self._free_slots.get(timeout=_POLL_SECONDS if has_logged else 0)
+            if not has_logged:
+                client.log("Merge: Waiting, because this Spark already runs its maximum number of merges")
+            has_logged = True
         return None
 
     def _wait(self, merge: _Merge, thread: threading.Thread) -> None:
@@ -318,11 +317,11 @@ class Server:
         print(f"{merge.group} has {'not ' if thread.is_alive() else ''}ended.", file=sys.stderr, flush=True)
         if thread.is_alive():
             with self._changed:
-                self._why = self._why or "a merge could not be cancelled"
+                self._end_reason = self._end_reason or "a merge could not be cancelled"
 
 
 def _resident_bytes() -> int:
-    """What this process and Java, which started it, hold in memory; 0 where the system doesn't tell."""
+    """Memory of this process and of Java, which started it; 0 if the system doesn't report it."""
     pages = 0
     with suppress(OSError, ValueError):
         for pid in (os.getpid(), os.getppid()):
@@ -331,5 +330,5 @@ def _resident_bytes() -> int:
 
 
 if __name__ == "__main__":
-    log_progress(_LogOfEach())
+    log_progress(_ClientLogHandler())
     sys.exit(main())

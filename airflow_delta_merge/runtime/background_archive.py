@@ -1,7 +1,7 @@
-"""Makes the archive of Java classes once, in the background, after an installation's first merge without it.
+"""Makes the archive of Java classes in the background, after a merge that ran without it.
 
-It never fails a merge: a process of its own makes it with low priority, which is nobody's child and ends by itself. It
-tries once a day at most, whether it succeeds or not.
+A detached process with low priority does this, so it cannot fail a merge. If it fails, it tries again after a day at
+the earliest.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from airflow_delta_merge.runtime.class_archive import archive_path, make_archive
 from airflow_delta_merge.runtime.java import check_java
 
 _SECONDS_BETWEEN_TRIES = 24 * 3600.0
-#: Longer than it takes to make one: what is left of a try that was killed is older.
+#: Longer than it takes to make an archive. Older temporary folders are leftovers of a killed try.
 _SECONDS_TO_MAKE = 3600.0
 
 log = logging.getLogger(__name__)
 
 
 def start_making(java_version: int) -> bool:
-    """Start to make the archive if there is none, it can be stored, and nobody has tried lately.
+    """Start making the archive if it doesn't exist, can be stored, and wasn't tried in the last day.
 
-    :param java_version: the major version of Java that it is for.
-    :return: whether that was started.
+    :param java_version: the major version of Java to make it for.
+    :return: whether this was started.
     """
     path = archive_path(java_version)
     with suppress(OSError):
@@ -45,7 +45,7 @@ def start_making(java_version: int) -> bool:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        log.info("Making an archive of Java classes in the background, from which Spark starts sooner (%s)", path)
+        log.info("Making an archive of Java classes in the background, so that Spark starts faster (%s)", path)
         return True
     return False
 
@@ -57,12 +57,12 @@ def main() -> int:
         path = archive_path(check_java()[1])
         if path.is_file() or _was_tried(path):
             return 0
-        with _lock_of(path).open("w") as lock:  # by which everybody knows that it was tried
+        with _lock_of(path).open("w") as lock:  # its age shows other processes when this was tried
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return 0
-            _remove_what_was_left(path)
+            _remove_leftovers(path)
             try:
                 make_archive()
             except DeltaMergeError as error:
@@ -85,7 +85,7 @@ def _was_tried(path: Path) -> bool:
         return False
 
 
-def _remove_what_was_left(path: Path) -> None:
+def _remove_leftovers(path: Path) -> None:
     for folder in path.parent.glob(f".{path.name}.*"):
         with suppress(OSError):
             if folder.is_dir() and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE:
@@ -93,6 +93,6 @@ def _remove_what_was_left(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if os.fork() > 0:  # nobody waits for this one, so it shall be nobody's child
+    if os.fork() > 0:  # detach, because no process waits for this one
         os._exit(0)
     sys.exit(main())

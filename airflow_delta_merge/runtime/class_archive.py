@@ -99,7 +99,7 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
         "SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={archive}" "-Djava.io.tmpdir={folder}"',
     }
     try:
-        exit_code, output = _run_telling_progress(command, environment)
+        exit_code, output = _run_logging_progress(command, environment)
     except OSError as error:
         raise ClassArchiveError(f"Spark could not be run to load its classes: {error}") from error
     if exit_code:
@@ -108,7 +108,7 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
     return output
 
 
-def _run_telling_progress(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+def _run_logging_progress(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Run a command, log its progress, and return its exit code and output."""
     start, output = time.monotonic(), []
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

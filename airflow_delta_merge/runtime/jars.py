@@ -35,7 +35,7 @@ MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
 
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 60
-_SECONDS_FOR_A_LOOK = 10
+_HEAD_TIMEOUT_SECONDS = 10
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ def have(jars: Iterable[Jar]) -> bool:
         if found != jar.sha256:
             try:
                 head = urllib.request.Request(jar.url, method="HEAD")  # noqa: S310 (as in _download)
-                urllib.request.urlopen(head, timeout=_SECONDS_FOR_A_LOOK).close()  # noqa: S310
+                urllib.request.urlopen(head, timeout=_HEAD_TIMEOUT_SECONDS).close()  # noqa: S310
             except (OSError, ValueError, http.client.HTTPException) as error:
                 raise DeltaJarsError(_not_fetched(jar.url, path, error)) from error
             return False
@@ -189,8 +189,8 @@ def _not_fetched(url: str, path: Path, error: Exception) -> str:
 def _look(folder: Path, jar: Jar) -> tuple[Path, str | None]:
     """A jar's path, and the SHA-256 of the file there."""
     path = folder / jar.file_name
-    # Delta's jars have 13 MB together, as do the S3A driver's. Hashing takes a few hundredths of a second, so a cache
-    # of verified files is not worth it.
+    # Delta's jars have 13 MB in total, and so have the S3A driver's. Hashing takes a few hundredths of a second, so a
+    # cache of verified files is not worth it.
     return path, _sha256(path) if path.is_file() else None
 
 

@@ -15,7 +15,9 @@ from airflow_delta_merge.history.awaited import StoredTable, commits_after
 try:
     from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 except ImportError as error:
-    raise ImportError("Assets are watched by Airflow 3 alone; wait for commits by a DeltaTableSensor.") from error
+    raise ImportError(
+        "Watching assets needs Airflow 3. To wait for commits in Airflow 2, use DeltaTableSensor."
+    ) from error
 
 #: Operations that don't change a table's rows.
 MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END")
@@ -64,8 +66,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         if secrets := holds_secrets(storage_options or {}):
             raise ValueError(
-                f"storage_options of a watcher hold {', '.join(secrets)}, which Airflow would keep readable with the "
-                "DAG: leave it out and set it in the triggerer's environment."
+                f"storage_options of a watcher contain {', '.join(secrets)}, which Airflow would store in plain text "
+                "with the DAG. Remove it, and set it in the triggerer's environment."
             )
         self.table = StoredTable(
             path=path,
@@ -85,10 +87,10 @@ class DeltaCommitTrigger(BaseEventTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        known = kept = await self._kept_version()
+        known = stored = await self._stored_version()
         while True:
-            if known != kept and known is not None and await self._keep(known):
-                kept = known
+            if known != stored and known is not None and await self._store(known):
+                stored = known
             found = await self._commits_after(known)
             if found is not None:
                 version, operations = found
@@ -100,8 +102,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
                         "operations": operations,
                     }
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
-                elif version != kept and await self._keep(version):
-                    kept = version
+                elif version != stored and await self._store(version):
+                    stored = version
                 known = version
             await asyncio.sleep(self.poke_interval)
 
@@ -109,10 +111,12 @@ class DeltaCommitTrigger(BaseEventTrigger):
         """The table's version and the operations since the known one; None if the log can't be read."""
         try:
             # Not asyncio.to_thread: connections must be read in the triggerer's event loop.
-            look = sync_to_async(commits_after, thread_sensitive=False)
-            found = await look(self.table, known)
+            read_commits = sync_to_async(commits_after, thread_sensitive=False)
+            found = await read_commits(self.table, known)
         except Exception as error:  # the trigger must go on
-            self.log.warning("Looking for commits again in %s s: %s", self.poke_interval, error)
+            self.log.warning(
+                "Could not read the commits of %s, trying again in %s s: %s", self.table.path, self.poke_interval, error
+            )
             return None
         return (_BEFORE_THE_FIRST, []) if found is None else found
 
@@ -121,12 +125,12 @@ class DeltaCommitTrigger(BaseEventTrigger):
         """The key in the asset's state store, by table, since an asset may have several watchers."""
         return f"delta_commit_{hashlib.sha256(self.table.path.encode()).hexdigest()[:16]}"
 
-    async def _kept_version(self) -> int | None:
+    async def _stored_version(self) -> int | None:
         store = getattr(self, "asset_state_store", None)
         while store is not None:
             try:
-                kept = await store.aget(self._key)
-                return kept if isinstance(kept, int) else None
+                stored = await store.aget(self._key)
+                return stored if isinstance(stored, int) else None
             except ValueError as error:
                 self.log.warning(
                     "Could not save which commits of %s were reported, so a restart may repeat them: %s",
@@ -136,7 +140,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 self.asset_state_store = store = None
             except Exception as error:  # starting from the current version would lose commits
                 self.log.warning(
-                    "Reading the last announced version of %s failed, trying again in %s s: %s",
+                    "Could not read the last reported version of %s, trying again in %s s: %s",
                     self.table.path,
                     self.poke_interval,
                     error,
@@ -144,13 +148,15 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 await asyncio.sleep(self.poke_interval)
         return None
 
-    async def _keep(self, version: int) -> bool:
+    async def _store(self, version: int) -> bool:
         store = getattr(self, "asset_state_store", None)
         if store is None:
             return True
         try:
             await store.aset(self._key, version)
         except Exception as error:
-            self.log.warning("Version %s of %s will be kept at the next look: %s", version, self.table.path, error)
+            self.log.warning(
+                "Could not store version %s of %s, trying again at the next check: %s", version, self.table.path, error
+            )
             return False
         return True

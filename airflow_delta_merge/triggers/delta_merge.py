@@ -24,10 +24,10 @@ _SECONDS_FOR_AIRFLOW_TO_STORE = 600.0
 
 
 class DeltaMergeTrigger(BaseTrigger):
-    """Follows a merge's Spark application, and fires when it has ended; the event says how.
+    """Follows a merge's Spark application, and fires when it has ended. The event says how it ended.
 
-    Another triggerer can take over at any time: any triggerer for an application on YARN, one on the same machine for a
-    driver that runs there. When a user clears or marks the task, or deletes its run, the application is ended.
+    Another triggerer can take over at any time. For a driver on a cluster this can be any triggerer, for a local driver
+    it must be on the same machine. When a user clears or marks the task, or deletes its run, the application is ended.
 
     :param started: the application's ``to_dict``, with which it is found again; Airflow stores it in its database.
     :param deadline: the time (seconds since 1970) at which the task's ``execution_timeout`` ends the application; None
@@ -51,7 +51,7 @@ class DeltaMergeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.to_thread(self._application.mask_secrets)
         not_before = time.monotonic() + _SECONDS_BEFORE_EVENT
-        # A triggerer's first query takes seconds of setup. Do that now, and not while a user waits for Spark's end.
+        # A triggerer's first query needs seconds to set up. Do that now, not while a user waits for Spark's end.
         with suppress(Exception):
             await self._is_deferred()
         while (end := await self._poll_until_deadline()) is None:
@@ -66,16 +66,16 @@ class DeltaMergeTrigger(BaseTrigger):
         """End the application and clean up, unless another triggerer has taken over."""
         try:
             if await self._is_deferred():
-                self.log.info("Another triggerer follows the Spark application from now on.")
+                self.log.info("Another triggerer now follows the Spark application.")
                 return
         except Exception:
-            self.log.warning("The task's state isn't known, so its Spark application is ended.", exc_info=True)
-        await self._kill("the task was cleared or marked, or its run deleted, while Spark ran")
+            self.log.warning("Ending the Spark application, because the task's state is unknown.", exc_info=True)
+        await self._kill("the task was cleared or marked, or its run was deleted")
 
     async def _poll_until_deadline(self) -> ApplicationEnd | None:
         end = await self._poll()
         if end is None and self.deadline is not None and time.time() > self.deadline:
-            ended = await self._kill("the task's execution_timeout is over")
+            ended = await self._kill("the task's execution_timeout has passed")
             return ended and replace(ended, timed_out=True)
         return end
 
@@ -93,12 +93,12 @@ class DeltaMergeTrigger(BaseTrigger):
         return end
 
     async def _kill(self, why: str) -> ApplicationEnd | None:
-        """End the application and clean up. Returns what is known of it, or None if it could not be ended.
+        """End the application and clean up. Returns what is known about it, or None if it could not be ended.
 
-        It logs this first if the application is running: Airflow may not wait for the end.
+        If the application is running, this logs the reason first, because Airflow may not wait for the end.
         """
         if await asyncio.to_thread(self._application.runs):
-            self.log.info("Spark is ended, as %s. What it has not committed is not in the table.", why)
+            self.log.info("Ending Spark, because %s. Only what it has committed is in the table.", why)
         try:
             await asyncio.to_thread(self._application.kill)
         except ClusterManagerError as error:

@@ -187,8 +187,8 @@ def test_test_of_a_local_master(monkeypatch: pytest.MonkeyPatch) -> None:
     good, said = what_the_test_says(monkeypatch, host="local[*]", extra=json.dumps({"conf": CONF, "jars": "/a.jar"}))
     assert good
     assert "Java 17" in said or "Java 21" in said
-    assert "spark-submit and Delta's jars. With the master local[*] Spark runs on the worker itself." in said
-    assert "Not tested: that Spark starts, what conf is for, the further jars, and any other machine" in said
+    assert "spark-submit and Delta's jars. With the master local[*], Spark runs on the worker itself." in said
+    assert "Not tested: whether Spark starts, the properties in conf, the additional jars, and the machines of" in said
     assert "s3cr3t" not in said
 
 
@@ -203,10 +203,10 @@ def test_test_of_a_master_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"No Spark master answers at {master}" in said
 
 
-def test_test_of_a_master_that_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_test_does_not_contact_yarn(monkeypatch: pytest.MonkeyPatch) -> None:
     good, said = what_the_test_says(monkeypatch, host="yarn")
     assert good
-    assert "The master yarn was not asked." in said
+    assert "The master yarn was not contacted." in said
 
 
 def test_test_without_java(monkeypatch: pytest.MonkeyPatch, no_java: None) -> None:
@@ -232,7 +232,7 @@ def test_the_connection_test_finds_an_address_for_missing_jars(tmp_path: Path, m
     monkeypatch.setenv(jars.MAVEN_VARIABLE, tmp_path.as_uri())
     good, said = what_the_test_says(monkeypatch, host="local[*]")
     assert good
-    assert "an address that has Delta's jars" in said
+    assert "a URL with Delta's jars" in said
     monkeypatch.setenv(jars.MAVEN_VARIABLE, "file:///nowhere")
     good, said = what_the_test_says(monkeypatch, host="local[*]")
     assert not good

@@ -239,7 +239,7 @@ def test_only_a_user_ends_it_not_a_change_of_triggerers(
     follower._task_instance = Ti()  # type: ignore[assignment]
     asyncio.run(follower.on_kill())
     assert kept.is_kept() is not ends
-    said = "Spark is ended, as the task was cleared or marked, or its run deleted, while Spark ran."
+    said = "Ending Spark, because the task was cleared or marked, or its run was deleted."
     assert (said in capsys.readouterr().out) is ends
 
 
@@ -262,4 +262,4 @@ def test_its_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     event = asyncio.run(anext(trigger(kept, deadline=time.time() - 1).run())).payload
     assert event["timed_out"]
     assert not kept.folder.exists()
-    assert "Spark is ended, as the task's execution_timeout is over." in capsys.readouterr().out
+    assert "Ending Spark, because the task's execution_timeout has passed." in capsys.readouterr().out

@@ -349,12 +349,12 @@ def test_what_is_not_understood(define: Define, extra: dict[str, Any]) -> None:
 
 def test_the_connection_test_looks_for_jars_without_asking_s3(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     define(MINIO, **KEYS)
-    for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and an address that has the S3A")):
+    for there, said in ((True, "Delta's jars and the S3A driver's."), (False, "and a URL with the S3A")):
         monkeypatch.setattr(StoreDriver, "are_there", lambda driver, spark, there=there: there)
         good, sentence = DeltaMergeHook(conn_id="lake").test_connection()
         assert good
         assert said in sentence
-        assert "Not tested: that Spark starts, whether the stores let their connections in" in sentence
+        assert "Not tested: whether Spark starts, whether the stores accept their connections" in sentence
 
     def refuse(driver: StoreDriver, spark: SparkHome) -> bool:
         raise DeltaJarsError("not to be had")

@@ -253,7 +253,7 @@ def test_commits_that_the_log_no_longer_has_are_unknown(path: str, monkeypatch: 
 
 
 def test_no_secret_gets_into_a_dag() -> None:
-    with pytest.raises(ValueError, match="hold AWS_SECRET_ACCESS_KEY, which Airflow would keep readable"):
+    with pytest.raises(ValueError, match="contain AWS_SECRET_ACCESS_KEY, which Airflow would store in plain text"):
         DeltaCommitTrigger(path="/t", storage_options={"AWS_REGION": "eu", "AWS_SECRET_ACCESS_KEY": "x"})
 
 

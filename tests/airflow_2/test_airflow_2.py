@@ -158,5 +158,5 @@ def test_a_run_by_hand_merges_each_time(airflow_2: None) -> None:
 
 
 def test_what_airflow_2_lacks_is_said() -> None:
-    with pytest.raises(ImportError, match="Assets are watched by Airflow 3 alone"):
+    with pytest.raises(ImportError, match="Watching assets needs Airflow 3"):
         import airflow_delta_merge.triggers.delta_commit  # noqa: F401

@@ -96,7 +96,7 @@ def test_the_test_button_of_a_connection_tells_what_is_wrong_with_it(airflow: Re
     wait(airflow, lambda: airflow.call("/api/v2/connections", nobody))
     page.goto(f"{airflow.url}/connections")
     page.get_by_role("row").filter(has_text="nobody").get_by_role("button", name="Test Connection").click()
-    message = page.get_by_text(re.compile(rf"spark://127\.0\.0\.1:{nobody['port']}.*This was looked for on", re.DOTALL))
+    message = page.get_by_text(re.compile(rf"spark://127\.0\.0\.1:{nobody['port']}.*Tested on", re.DOTALL))
     expect(message).to_be_visible()
 
 

@@ -41,7 +41,7 @@ def test_java_ignores_an_archive_that_does_not_fit(folder: Path) -> None:
     assert "rchive" not in done.stdout + done.stderr
 
 
-def test_it_is_told_why_spark_could_not_be_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_has_the_end_of_sparks_output(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for jar in map(Path, _real_jars(monkeypatch, folder)):
         (folder / jar.name).symlink_to(jar)
     broken = folder / "bin"
@@ -60,7 +60,7 @@ def test_it_is_told_why_spark_could_not_be_run(folder: Path, monkeypatch: pytest
     assert not list(folder.glob("*.jsa"))
 
 
-def test_progress_is_told_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_logged_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command goes on only when its first line was told."""
     told: list[str] = []
 
@@ -72,13 +72,13 @@ def test_progress_is_told_while_it_is_made(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 20)
     script = "echo 'Progress: One.'; while [ ! -e $0/told ]; do sleep .1; done; echo 'Progress: Two.'; exit 3"
     command = ["sh", "-c", script, str(tmp_path)]
-    assert class_archive._run_telling_progress(command, {"PATH": "/usr/bin:/bin"})[0] == 3
+    assert class_archive._run_logging_progress(command, {"PATH": "/usr/bin:/bin"})[0] == 3
     assert told == ["One.", "Two."]
 
 
 def test_one_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 0.2)
-    exit_code, _ = class_archive._run_telling_progress(["sleep", "100"], {"PATH": "/usr/bin:/bin"})
+    exit_code, _ = class_archive._run_logging_progress(["sleep", "100"], {"PATH": "/usr/bin:/bin"})
     assert exit_code == -9
 
 

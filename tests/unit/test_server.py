@@ -107,7 +107,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     Merges.cancelled = threading.Event()
     monkeypatch.setattr(server, "Merges", Merges)
     monkeypatch.setattr(server, "_POLL_SECONDS", 0.05)
-    handler = server._LogOfEach()
+    handler = server._ClientLogHandler()
     server.log.addHandler(handler)
     server.log.setLevel("INFO")
     with tempfile.TemporaryDirectory(prefix="s-") as folder:
@@ -193,8 +193,8 @@ def test_the_longest_wait_counts(served: Served) -> None:
 @pytest.mark.parametrize(
     ("constant", "value", "why"),
     [
-        ("_MOST_MERGES", 1, "it has run 1 merges"),
-        ("_GREATEST_AGE_SECONDS", 0.1, "it has run for 0.0 hours"),
+        ("_MAX_MERGES", 1, "it has run 1 merges"),
+        ("_MAX_AGE_SECONDS", 0.1, "it has run for 0.0 hours"),
     ],
 )
 def test_it_ends_after_enough_merges_or_time(

@@ -108,7 +108,7 @@ def test_marked_failed_while_deferred(airflow: Once) -> None:
     endless(airflow, "marked", table)
     airflow.mark("once_deferrable_source", "marked", "failed")
     nothing_left_within(10, airflow)
-    within(30, lambda: "Spark is ended, as" in airflow.logged("once_deferrable_source", "marked"))
+    within(30, lambda: "Ending Spark, because" in airflow.logged("once_deferrable_source", "marked"))
     assert applied(table) == 0
 
 
@@ -143,7 +143,7 @@ def test_cleared_while_deferred(airflow: Once) -> None:
     assert (airflow.result("once_deferrable", "cleared")["version"], applied(table)) == (1, 1)
     # The trigger ends it, or the next try before Airflow cancels the trigger.
     log = airflow.logged("once_deferrable", "cleared")
-    assert "Spark is ended, as" in log or "Ending the Spark application of an earlier try or execution" in log
+    assert "Ending Spark, because" in log or "Ending the Spark application of an earlier try or execution" in log
 
 
 def test_its_run_is_deleted_while_deferred(airflow: Once) -> None:
