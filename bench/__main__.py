@@ -152,7 +152,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute's look: few cases, few rows, one round")
     parser.add_argument("--scale", type=float, help="factor on the tables' rows (default: 1, that is 4 million rows)")
     parser.add_argument("--rounds", type=int, help=f"rounds that count, after one to warm up (default: {ROUNDS})")
-    parser.add_argument("--profile", action="store_true", help="keep Spark's event log; tell time by phase and stage")
+    parser.add_argument("--profile", action="store_true", help="keep Spark's event log; show time by phase and stage")
     parser.add_argument(
         "--scaling", action="store_true", help="tables of 100, 1,000 and 10,000 files, the same few files touched"
     )

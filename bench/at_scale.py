@@ -46,7 +46,7 @@ _BEGIN, _END = "<!-- results: written by make bench-scale ARGS=--docs -->", "<!-
 class AtScale:
     """A merge and the memory it is given.
 
-    :param case: the merge; its table's rows are only told where the table is one of many files.
+    :param case: the merge. Its table's rows only matter if the table is the one of many files.
     :param what: the case, for people.
     :param driver_memory: of the process.
     :param many_files: whether the table is that of :mod:`bench.many_files`.
@@ -137,7 +137,7 @@ class Measured:
     :param python_mb: the most that Python took.
     :param steps: its steps, in their order.
     :param rows: number and hash of the table's rows afterwards.
-    :param error: why there is nothing to tell; empty when there is.
+    :param error: why there is no result; empty if there is one.
     """
 
     seconds: float
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if len({each.rows for each in results.values() if not each.error}) > 1:
             failed = True
             print(f"FAILURE: {case.case.name}: ours left other rows than the built-in MERGE", file=sys.stderr)
-        rows = [_told(case, name, each) for name, each in results.items()]
+        rows = [_table_row(case, name, each) for name, each in results.items()]
         print(*rows, sep="\n", flush=True)
         lines += rows
     if options.docs:
@@ -279,7 +279,7 @@ def _python_mb() -> int:
     return int(line.split()[1]) // 1024
 
 
-def _told(case: AtScale, name: str, result: Measured) -> str:
+def _table_row(case: AtScale, name: str, result: Measured) -> str:
     """A row of the table."""
     if result.error:
         return f"| {case.what} | {case.driver_memory} | {name} | {result.error} | | | |"

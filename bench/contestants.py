@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a contestant tells of its merge besides the time; empty where it tells nothing."""
+    """What a contestant reports about its merge besides the time; empty if it reports nothing."""
 
     values: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, int] = field(default_factory=dict)

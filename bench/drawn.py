@@ -1,6 +1,6 @@
 """Merges that nobody chose: tables, sources, keys and clauses drawn by chance, the same ones for the same seed.
 
-The other cases are known to those who work on the engine. These tell what becomes of merges that are not.
+Engine developers know the other cases. These show how the engine does on merges it was not tuned for.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Source:
 
 
 def drawn_cases(count: int, seed: int, only: Sequence[str] = ()) -> list[Case]:
-    """So many merges, each drawn for itself: more of the same seed begin with the same.
+    """Draw this many merges. A larger number with the same seed begins with the same merges.
 
     :param only: numbers of some of them, if not all are wanted.
     :raises ValueError: when there is no case of such a number.
@@ -139,7 +139,7 @@ def drawn_cases(count: int, seed: int, only: Sequence[str] = ()) -> list[Case]:
 
 
 def _drawn(number: str, chance: random.Random) -> Case:
-    table, told_table = _table(chance)
+    table, table_name = _table(chance)
     changed = chance.choice(list(_CHANGED))
     source = _Source(
         matched=chance.choice(_MATCHED),
@@ -148,9 +148,9 @@ def _drawn(number: str, chance: random.Random) -> Case:
         changed=_CHANGED[changed],
     )
     on, kind = chance.choice(_KEYS), chance.choice(list(_CLAUSES))
-    told = [number, told_table, str(source), changed, "by", *on, kind]
+    parts = [number, table_name, str(source), changed, "by", *on, kind]
     return Case(
-        name="_".join(filter(None, told)),
+        name="_".join(filter(None, parts)),
         regime=_regime(table, source),
         table=table,
         source=source.query(),
@@ -167,15 +167,15 @@ def _table(chance: random.Random) -> tuple[Table, str]:
     if layout:
         files = min(files, _MOST_TASKS_OF_PARTITIONED)
     size = f"{rows}_rows_{files}_{'tasks_partitioned' if layout else 'files'}"
-    told = "_".join(filter(None, [size, order, columns]))
+    name = "_".join(filter(None, [size, order, columns]))
     table = Table(
-        name=f"drawn_{told}",
+        name=f"drawn_{name}",
         columns=(_ORDERS[order], *_COLUMNS[columns][1:]),
         rows=rows,
         files=files,
         layout=layout,
     )
-    return table.with_properties(**_FEATURES[features]), "_".join(filter(None, [told, features]))
+    return table.with_properties(**_FEATURES[features]), "_".join(filter(None, [name, features]))
 
 
 def _regime(table: Table, source: _Source) -> Regime:

@@ -132,9 +132,9 @@ class Iceberg(Contestant):
             **{f"write.{command}.mode": self._mode for command in commands},
             "write.parquet.compression-codec": "snappy",
         }
-        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         run.spark.sql(
-            f"CREATE TABLE {identifier} ({columns}) USING iceberg {run.case.table.layout} TBLPROPERTIES ({told})"
+            f"CREATE TABLE {identifier} ({columns}) USING iceberg {run.case.table.layout} TBLPROPERTIES ({listed})"
         )
         name = identifier.removeprefix(f"{_CATALOG}.")
         run.spark.sql(

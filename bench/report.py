@@ -159,7 +159,7 @@ def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-#: The steps of ours that :attr:`~airflow_delta_merge.contract.result.MergeResult.durations_ms` tells of.
+#: The steps of ours that :attr:`~airflow_delta_merge.contract.result.MergeResult.durations_ms` has.
 _PHASES = ("resolve", "source", "scan", "rewrite", "commit")
 
 
@@ -211,8 +211,8 @@ def _floor_line(results: Sequence[CaseResult]) -> list[str]:
     most, ours = geometric_mean(of_builtin), geometric_mean(map(ratio_to_floor, results))
     if most is None or ours is None:
         return []
-    told = "geometric mean of built-in ÷ floor, which is the most there is to gain"
-    return [f"{told}: {most:.2f}; of ours ÷ floor: {ours:.2f}"]
+    gain = f"geometric mean of built-in ÷ floor, which is the most there is to gain: {most:.2f}"
+    return [f"{gain}; of ours ÷ floor: {ours:.2f}"]
 
 
 def _mean_line(name: str, results: Sequence[CaseResult]) -> list[str]:
@@ -318,9 +318,9 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(to_dict(results, about), indent=1, ensure_ascii=False)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    told, made_earlier = joined(results, earlier)
-    (folder / "report.md").write_text(markdown(told, about, made_earlier), encoding="utf-8")
-    picture(told, folder / "benchmark.svg")
+    shown, made_earlier = joined(results, earlier)
+    (folder / "report.md").write_text(markdown(shown, about, made_earlier), encoding="utf-8")
+    picture(shown, folder / "benchmark.svg")
 
 
 _END = "<!-- end of results -->"
@@ -334,17 +334,17 @@ def write_docs(
     results: Sequence[CaseResult], about: dict[str, Any], folder: Path, earlier: Sequence[EarlierRun] = ()
 ) -> None:
     """Put the table between the marks in `benchmark.md`, and the picture beside it; ``earlier`` as for :func:`save`."""
-    told, made_earlier = joined(results, earlier)
+    shown, made_earlier = joined(results, earlier)
     page = folder / "benchmark.md"
     begin = _BEGIN
-    if any(result.case.group == DRAWN for result in told):
+    if any(result.case.group == DRAWN for result in shown):
         begin = _BEGIN_DRAWN
-    elif any(map(_others, told)):
+    elif any(map(_others, shown)):
         begin = _BEGIN_OTHERS
     before, after = around_marks(page, begin, _END)
-    has_picture = begin == _BEGIN and picture(told, folder / "benchmark.svg")
+    has_picture = begin == _BEGIN and picture(shown, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if has_picture else ""
-    page.write_text(f"{before}\n\n{image}{markdown(told, about, made_earlier)}\n{after}", encoding="utf-8")
+    page.write_text(f"{before}\n\n{image}{markdown(shown, about, made_earlier)}\n{after}", encoding="utf-8")
 
 
 def around_marks(page: Path, begin: str, end: str) -> tuple[str, str]:

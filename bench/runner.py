@@ -33,8 +33,8 @@ class Outcome:
 
     :param seconds: a time for each round, without the warm-up.
     :param spans: when each of these runs began and ended, in milliseconds since 1970.
-    :param durations_ms: what it told of the time of each of these runs, by phase.
-    :param facts: what it told of its last run.
+    :param durations_ms: the time of each of these runs by phase, as it reported it.
+    :param facts: what it reported about its last run.
     :param refused: why it did not run; empty when it did.
     :param error: what it failed with; empty when it did not.
     :param other_rows: whether it left other rows than the built-in MERGE: its times don't count.
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def counts(self) -> bool:
-        """Whether its times may be told."""
+        """Whether its times are shown."""
         return bool(self.seconds) and not (self.error or self.other_rows)
 
     @property

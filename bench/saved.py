@@ -34,7 +34,7 @@ def read(folder: Path) -> EarlierRun:
     try:
         found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{folder} has no results: name a folder that a run has told of as saved.") from error
+        raise ValueError(f"{folder} has no results: name a folder that an earlier run printed as saved.") from error
     cases = {case.name: case for case in CASES}
     about = found["about"]
     return EarlierRun(

@@ -39,10 +39,10 @@ class WarmResult:
     def lines(self) -> list[str]:
         """The result for people."""
         rounds = {"cold": self.cold, "kept, the first starts it": self.one_by_one[:1], "kept": self.one_by_one[1:]}
-        told = {name: ", ".join(f"{each:.2f}" for each in seconds) for name, seconds in rounds.items()}
+        listed = {name: ", ".join(f"{each:.2f}" for each in seconds) for name, seconds in rounds.items()}
         return [
             *(
-                f"{name:28} {statistics.median(seconds):7.2f} s   rounds: {told[name]}"
+                f"{name:28} {statistics.median(seconds):7.2f} s   rounds: {listed[name]}"
                 for name, seconds in rounds.items()
             ),
             f"{self.num_merges} merges into {_NUM_TABLES} tables, {self.at_once} at once: {self.seconds_of_all:.1f} s",

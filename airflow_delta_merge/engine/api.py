@@ -179,7 +179,7 @@ def plan(
     missing target is not made, so there is no plan for it.
 
     :param spark: as for :func:`merge`.
-    :param explain: whether to tell Spark's physical plans too.
+    :param explain: whether to return Spark's physical plans, too.
     :param allowed_locations: as for :func:`merge`.
     :raises MergeConfigError: as :func:`merge`.
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
@@ -232,7 +232,7 @@ def _command(
 def _trace_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
     try:
         lineage = trace_columns(trees_of(gateway, merge))
-    except Exception:  # it tells about the merge, and is no part of it
+    except Exception:  # the merge does not depend on its lineage
         _log.warning("Where the target's columns come from could not be found out; the merge goes on.", exc_info=True)
     else:
         on_lineage(lineage)

@@ -109,7 +109,7 @@ class MergeIntoCommand:
     def plan_merge(self, *, explain: bool) -> MergePlan:
         """Find and count what the merge would do, without writing a file or committing.
 
-        :param explain: whether to tell Spark's physical plans.
+        :param explain: whether to return Spark's physical plans.
         """
         plans: list[MergePlan] = []
         self._null_keys = replace(self._null_keys, are_refused=False)  # as for guards
@@ -258,7 +258,7 @@ class MergeIntoCommand:
     def _context(
         self, started: StartedMerge, recorded: AbstractContextManager[None], *, is_dry_run: bool = False
     ) -> Iterator[MergeContext]:
-        """Materialize the source, within ``recorded``, and find out what it tells of the target."""
+        """Materialize the source, within ``recorded``, and find the target's files that it can change."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization

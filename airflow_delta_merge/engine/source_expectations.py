@@ -78,7 +78,7 @@ class SourceCheck:
         compared = source.select(*[equality.source for equality in statement.equalities]).columns
         keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
         columns = [name.lower() for name in source.columns]
-        #: The parts of the names of the columns that tell which row it is.
+        #: The parts of the names of the columns that identify a row.
         self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0].lower() in columns]
         self._rules = list(self._row_rules())
         marks = [each.on_failure for each in self._rules]

@@ -151,7 +151,7 @@ class _Files:
         self._config, self._rule = config, rule
         self._format = str(config.source.format).lower()
         reader = gateway.spark.read.format(self._format).options(**config.source.reader_options)
-        # Of a row whose fields it doesn't all read Spark can't tell whether it has too few or too many.
+        # Spark must read all fields of a row to detect that it has too few or too many.
         reader = reader.options(columnNameOfCorruptRecord=BAD_ROW, columnPruning="false")
         paths = list(config.source.paths)
         found = reader.load(paths).schema
@@ -165,7 +165,7 @@ class _Files:
         self._rows = reader.schema(schema).load(paths)
         if self._takes_headers_as_one:
             self._rows = reader.option("enforceSchema", "false").schema(schema).load(paths)
-        # To infer columns from JSON Spark reads all of it. Of CSV it doesn't tell bad rows then.
+        # Spark reads JSON completely to infer its columns. For CSV it doesn't report bad rows while inferring.
         if not self.columns or (rule.action == "fail" and BAD_ROW in found.names):
             self.raise_for_bad_rows(None)
 
