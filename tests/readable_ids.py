@@ -25,23 +25,23 @@ def readable(value: Any) -> str | None:
     """
     if isinstance(value, _PLAIN) and not (isinstance(value, str) and len(value) > _LONGEST_OF_PYTEST):
         return None
-    told = _told(value)
-    if " at 0x" in told:
+    text = _text(value)
+    if " at 0x" in text:
         raise ValueError(f"{value!r} has no readable id: give one by pytest.param(…, id=…)")
-    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 3]}..."
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         # What is there tells more than what is left out.
         named = sorted(value.items(), key=lambda pair: pair[1] is None)
-        return ", ".join(f"{_short(str(key))}={_told(each)}" for key, each in named) or "nothing"
+        return ", ".join(f"{_short(str(key))}={_text(each)}" for key, each in named) or "nothing"
     if isinstance(value, Set):
-        return ", ".join(sorted(map(_told, value))) or "nothing"
+        return ", ".join(sorted(map(_text, value))) or "nothing"
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_told, value)) or "nothing"
+        return ", ".join(map(_text, value)) or "nothing"
     if is_dataclass(value):
-        return f"{type(value).__name__}({_told(_given(value))})"
+        return f"{type(value).__name__}({_text(_given(value))})"
     if isinstance(value, Enum):
         return str(value.value)
     if callable(value) and hasattr(value, "__name__"):
@@ -51,12 +51,12 @@ def _told(value: Any) -> str:
 
 def _given(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that have other values than their defaults."""
-    told = {}
+    given_fields = {}
     for each in fields(value):
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         if (given := getattr(value, each.name)) != default:
-            told[each.name] = given
-    return told
+            given_fields[each.name] = given
+    return given_fields
 
 
 def _short(name: str) -> str:

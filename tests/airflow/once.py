@@ -162,9 +162,9 @@ class Once(RealAirflow):
 
         self.wait(ended)
         found = self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"]
-        assert found == state, f"the run is {found}, {self._told(dag_id, run_id)}"
+        assert found == state, f"the run is {found}, {self._log_excerpt(dag_id, run_id)}"
 
-    def _told(self, dag_id: str, run_id: str) -> str:
+    def _log_excerpt(self, dag_id: str, run_id: str) -> str:
         """The tasks of a run, with the ends of their logs."""
         tasks = self.call(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         states = [f"{t['task_id']}[{t['map_index']}] try {t['try_number']} {t['state']}" for t in tasks]

@@ -134,7 +134,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("parts", "account", "properties"), CASES.values(), ids=CASES.keys())
-def test_what_spark_is_told(
+def test_the_properties_for_spark(
     define: Define, parts: dict[str, Any], account: str | None, properties: dict[str, str]
 ) -> None:
     define(**parts)
@@ -143,7 +143,7 @@ def test_what_spark_is_told(
     assert "canary" not in repr(access)
 
 
-def test_what_deltalake_is_told(define: Define) -> None:
+def test_the_options_for_deltalake(define: Define) -> None:
     define({"tenant_id": "of-us"}, host="account.blob.core.windows.net", login="an-application", password="canary")
     assert AzureAccess.of("my_lake").storage_options() == {
         "azure_storage_account_name": "account",

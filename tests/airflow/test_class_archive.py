@@ -43,9 +43,9 @@ def test_a_local_merge_takes_its_classes_from_the_archive(
 ) -> None:
     caplog.set_level("INFO", class_archive.log.name)
     archive = class_archive.make_archive()
-    told = [message.split(" s  ")[-1] for message in caplog.messages]
+    lines = [message.split(" s  ")[-1] for message in caplog.messages]
     merges = [f"Merge {number} of 6." for number in range(1, 7)]
-    assert told[1:] == ["Spark is running.", *merges, "The merges are done. Java writes the archive, about 200 MB."]
+    assert lines[1:] == ["Spark is running.", *merges, "The merges are done. Java writes the archive, about 200 MB."]
     assert [path for path in folder.iterdir() if path.suffix != ".jar"] == [archive]
     loaded = tmp_path / "loaded"
     table = tables.create_table(tmp_path / "table")

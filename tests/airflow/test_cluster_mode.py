@@ -125,10 +125,10 @@ def test_what_spark_makes_of_the_command_for_yarn(define: Any) -> None:
     define("yarn", YARN)
     folder, understood = understand({"spark.yarn.tags": "mine", **SECRET})
     assert understood["main_class"] == "org.apache.spark.deploy.yarn.YarnClusterApplication"
-    told = understood["arguments"]
-    assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
+    parts = understood["arguments"]
+    assert (parts[0], Path(parts[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
     tag = f"airflow_delta_merge_{hashlib.sha256(WHO.application_id.encode()).hexdigest()[:32]}"
-    given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
+    given = [argument for flag, argument in pairwise(parts) if flag == "--arg"]
     result = f"hdfs:///airflow/results/{tag}/{folder.name}.json"
     assert given == ["--request", "request.json", "--result", result]
     conf = understood["conf"]
@@ -145,9 +145,9 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any) -> None:
     define("k8s://https://h:6443", KUBERNETES | {"namespace": "spark"})
     folder, understood = understand(SECRET)
     assert understood["main_class"] == "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication"
-    told = understood["arguments"]
-    assert (told[0], Path(told[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
-    given = [argument for flag, argument in pairwise(told) if flag == "--arg"]
+    parts = understood["arguments"]
+    assert (parts[0], Path(parts[1]).name) == ("--primary-py-file", "airflow_delta_merge_job.py")
+    given = [argument for flag, argument in pairwise(parts) if flag == "--arg"]
     assert given[:3] == ["--request", "request.json", "--result"]
     tag = f"airflow_delta_merge_{hashlib.sha256(WHO.application_id.encode()).hexdigest()[:32]}"
     assert given[3] == f"s3a://bucket/results/{tag}/{folder.name}.json"

@@ -70,8 +70,8 @@ def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
     merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **who)
     with staged() as staging:
         command = merge.hook.preparation.for_merge(staging, JobRequest(merges=CONFIG)).command("job.py")
-    told = {option: command[command.index(option) + 1] for option in ("--queue", "--keytab", "--principal")}
-    assert told == {"--queue": "etl", "--keytab": "/etc/etl.keytab", "--principal": "etl@LAKE"}
+    options = {option: command[command.index(option) + 1] for option in ("--queue", "--keytab", "--principal")}
+    assert options == {"--queue": "etl", "--keytab": "/etc/etl.keytab", "--principal": "etl@LAKE"}
     assert command[command.index("--proxy-user") + 1] == "ada"
 
 

@@ -118,13 +118,13 @@ def test_several_merges_in_one_task(dags: dict[str, Any]) -> None:
         "merge": "success",
         "each": "success",
         "each_four": "failed",
-        "told[0]": "success",
-        "told[1]": "success",
+        "noted[0]": "success",
+        "noted[1]": "success",
     }
     results = run.xcom("merge")
     assert [each["location"] for each in results] == [f"file:{first}", f"file:{second}"]
     assert [each["num_inserted_rows"] for each in results] == [3, 3]
-    assert run.xcom("told", map_index=1)["version"] == 1
+    assert run.xcom("noted", map_index=1)["version"] == 1
     assert (tables.operations(first), tables.operations(second)) == (["MERGE"], ["MERGE"])
 
 
@@ -221,7 +221,7 @@ def test_a_decorated_merge_by_a_connection_of_its_own_type(
     said = capfd.readouterr().out
     assert run.states == {"numbers[0]": "success"}, said
     assert (tables.count_rows(table), run.xcom("numbers", "num_inserted_rows", map_index=0)) == (3, 3)
-    # The application told of itself, left its events where a history server finds them, and is what is linked to.
+    # The application reported itself, left its events where a history server finds them, and is what is linked to.
     (application,) = re.findall(r"Merge: Spark application (local-\d+), UI at http://\S+:\d+, event log on", said)
     assert [file.name for file in (tmp_path / "events").rglob(f"*{application}*")]
     link = run.xcom("numbers", "_link_SparkApplicationLink", map_index=0)

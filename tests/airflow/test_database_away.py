@@ -1,4 +1,4 @@
-"""Airflow's database goes away between a merge's commit and the moment when Airflow is to be told its result."""
+"""Airflow's database goes away between a merge's commit and the moment when Airflow would receive its result."""
 
 from __future__ import annotations
 

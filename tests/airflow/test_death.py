@@ -140,7 +140,7 @@ def test_an_application_of_another_execution_or_with_other_settings_is_ended(
     assert not first.is_kept()
     assert {str(second.folder)} == {path for path in left(folder) if path.startswith(str(folder))}
     second.kill()
-    # A keeper that was told to end has let go of its lock, and is gone a moment later.
+    # A keeper that was asked to end has let go of its lock, and is gone a moment later.
     wait_until(lambda: left(folder) == [], 30)
 
 

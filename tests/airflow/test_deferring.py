@@ -93,9 +93,9 @@ def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monke
     with_columns = replace(FINISHED, outcome=JobOutcome(merges=(replace(DONE, lineage=columns),)))
     returned, merge = resumed(caught.value, with_columns)
     assert returned == RESULT.to_dict()
-    told = merge.get_openlineage_facets_on_complete(None)
-    assert told is not None
-    (decides,) = told.outputs[0].facets["columnLineage"].dataset
+    reported = merge.get_openlineage_facets_on_complete(None)
+    assert reported is not None
+    (decides,) = reported.outputs[0].facets["columnLineage"].dataset
     assert (decides.namespace, decides.name, decides.field) == ("file", "/lake/t", "id")
 
     broken = with_columns.to_dict()

@@ -63,20 +63,20 @@ CASES = {
 
 
 @pytest.mark.parametrize(("extra", "properties"), CASES.values(), ids=CASES.keys())
-def test_what_spark_is_told(define: Define, extra: dict[str, Any], properties: dict[str, str]) -> None:
+def test_the_properties_for_spark(define: Define, extra: dict[str, Any], properties: dict[str, str]) -> None:
     define(extra)
     access = GoogleAccess.of("my_lake")
-    told = {name.removeprefix("spark.hadoop.fs.gs."): value for name, value in access.spark_properties().items()}
-    assert told == {**told, **properties}
-    assert told["impl"] == "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
-    assert {name for name in told if name.startswith(("auth.", "token.", "project."))} == set(properties)
+    found = {name.removeprefix("spark.hadoop.fs.gs."): value for name, value in access.spark_properties().items()}
+    assert found == {**found, **properties}
+    assert found["impl"] == "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
+    assert {name for name in found if name.startswith(("auth.", "token.", "project."))} == set(properties)
     assert "canary" not in repr(access)
 
 
-def test_what_deltalake_is_told(define: Define) -> None:
+def test_the_options_for_deltalake(define: Define) -> None:
     define({"keyfile_dict": KEY})
-    (told,) = GoogleAccess.of("my_lake").storage_options().items()
-    assert (told[0], json.loads(told[1])) == ("google_service_account_key", KEY)
+    (option,) = GoogleAccess.of("my_lake").storage_options().items()
+    assert (option[0], json.loads(option[1])) == ("google_service_account_key", KEY)
     define({"key_path": "/keys/lake.json"})
     assert GoogleAccess.of("my_lake").storage_options() == {"google_service_account": "/keys/lake.json"}
 

@@ -39,8 +39,8 @@ def test_hostile_conf_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     added = [unquote(action["add"]["path"]) for action in tables.actions(table) if "add" in action]
     rows = [row for path in added for row in pq.read_table(table / path).to_pylist()]
     assert {row["id"]: row["name"] for row in rows} == {1: "a", 2: HOSTILE, 3: value}
-    (told,) = [action["commitInfo"]["userMetadata"] for action in tables.actions(table) if "commitInfo" in action]
-    assert told == conf["property"]
+    (stored,) = [action["commitInfo"]["userMetadata"] for action in tables.actions(table) if "commitInfo" in action]
+    assert stored == conf["property"]
     made = {path for path in _files(tmp_path) - before if table not in path.parents}
     assert made == set(), "something was run, or written elsewhere"
 

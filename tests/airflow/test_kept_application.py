@@ -89,7 +89,7 @@ def tell(outcome: Any) -> str:
     return f"echo '{json.dumps(outcome)}' > $0/result.json; "
 
 
-def test_its_end_is_told(folder: Path) -> None:
+def test_its_end_is_reported(folder: Path) -> None:
     kept = start(f"echo hello; {tell(RESULT)}")
     event = followed(kept)
     assert (event["outcome"], event["exit_code"], event["reason"], event["error"]) == (RESULT, 0, "hello", None)
@@ -100,7 +100,7 @@ def test_its_end_is_told(folder: Path) -> None:
     wait_until(lambda: not processes(folder))  # the keeper lets go of its lock just before it ends
 
 
-def test_an_end_without_a_result_is_told() -> None:
+def test_an_end_without_a_result_is_reported() -> None:
     assert followed(start("kill -9 $$"))["exit_code"] == -signal.SIGKILL
     event = followed(start("printf 'first\\n\\nlast'; exit 3"))
     assert (event["exit_code"], event["outcome"], event["reason"]) == (3, None, "last")
@@ -108,10 +108,10 @@ def test_an_end_without_a_result_is_told() -> None:
 
 
 def test_a_column_lineage_that_is_too_large_for_an_event_is_left_out() -> None:
-    for length, is_told in ((100, True), (LONGEST_LINEAGE, False)):
+    for length, has_lineage in ((100, True), (LONGEST_LINEAGE, False)):
         columns = ColumnLineage(columns={"c" * length: "int"}, tables=(), inputs={}, rows=())
         outcome = JobOutcome(merges=(MergeOutcome(target="t", result=DID, lineage=columns),)).to_dict()
-        assert followed(start(tell(outcome)))["outcome"] == (outcome if is_told else RESULT)
+        assert followed(start(tell(outcome)))["outcome"] == (outcome if has_lineage else RESULT)
 
 
 def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -> None:
@@ -133,7 +133,7 @@ def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -
 
 
 def test_secrets_are_masked_where_it_is_followed(folder: Path) -> None:
-    """In a process that has not been told of them otherwise."""
+    """In a process that does not know them otherwise."""
     secret, part = "s3cret-of-conf", "s3cret-in-a-text"
     first = f"""
 from tests.airflow.test_kept_application import *
@@ -191,9 +191,15 @@ def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
     kept = KeptApplication(staging.folder)
     with subprocess.Popen(keeper) as process:
         wait_until(kept.is_kept)
-        told: list[str] = []
-        wait_until(lambda: (told.extend(kept.follow()) if follows else None) or told or process.poll() is not None)
-        assert told == (["done"] if follows else [])
+        followed_lines: list[str] = []
+        wait_until(
+            lambda: (
+                (followed_lines.extend(kept.follow()) if follows else None)
+                or followed_lines
+                or process.poll() is not None
+            )
+        )
+        assert followed_lines == (["done"] if follows else [])
         assert staging.folder.exists() is follows
         kept.kill()
 

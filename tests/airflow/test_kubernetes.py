@@ -186,10 +186,10 @@ def test_killing_deletes_the_pods(kubernetes: FakeKubernetes) -> None:
     assert selectors == [["airflow-delta-merge/submission=one"], ["airflow-delta-merge/application=all"]]
     kubernetes.pods = [pod("Failed", terminated(1, "Error"))]
     assert (manager.kill("one"), len(kubernetes.asked)) == ([], 5), "the log of one that has ended can still be read"
-    assert (manager.kill_all("all"), len(kubernetes.asked)) == ([], 7), "the next try removes it, which is not told"
+    assert (manager.kill_all("all"), len(kubernetes.asked)) == ([], 7), "the next try removes it, which is not listed"
 
 
-def test_what_the_api_refuses_is_told(kubernetes: FakeKubernetes) -> None:
+def test_a_refusal_of_the_api_is_reported(kubernetes: FakeKubernetes) -> None:
     kubernetes.pods = (403, 'pods is forbidden: User "u" cannot list resource "pods"')
     manager = submitted().cluster_mode.manager
     with pytest.raises(

@@ -155,20 +155,20 @@ def input_fields(fields: list[Any]) -> list[tuple[str, str, str, list[str]]]:
 
 def test_columns_come_from_columns_of_the_inputs() -> None:
     source = "SELECT * FROM Staging.Orders JOIN parquet.`/in/day=*/*` USING (id)"
-    told = lineage(columns=COLUMNS, source=source)
+    reported = lineage(columns=COLUMNS, source=source)
     orders, files = ("s3://warehouse", "staging.db/orders"), ("file", "/in")
     # Where the table lies is known now, and the files are those of the declared pattern.
-    assert sorted(names(told.inputs)) == sorted([orders, files])
+    assert sorted(names(reported.inputs)) == sorted([orders, files])
     schemas = {
         (each.namespace, each.name): {field.name: field.type for field in each.facets["schema"].fields}
-        for each in told.inputs
+        for each in reported.inputs
         if each.facets
     }
     assert schemas == {orders: {"id": "bigint", "n": "int"}, files: {"id": "bigint", "price": "double"}}
-    (symlinked,) = [each.facets["symlinks"] for each in told.inputs if "symlinks" in each.facets]
+    (symlinked,) = [each.facets["symlinks"] for each in reported.inputs if "symlinks" in each.facets]
     assert [(each.namespace, each.name) for each in symlinked.identifiers] == [("delta://table", "staging.orders")]
 
-    (output,) = told.outputs
+    (output,) = reported.outputs
     target = (output.namespace, output.name)
     assert [(field.name, field.type) for field in output.facets["schema"].fields] == list(COLUMNS.columns.items())
     facet = output.facets["columnLineage"]

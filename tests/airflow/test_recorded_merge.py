@@ -127,7 +127,7 @@ def test_a_record_that_is_gone_has_no_numbers(path: str) -> None:
         look(path, at_least={"num_inserted_rows": 1})
 
 
-def test_a_record_of_another_release_is_told(path: str) -> None:
+def test_a_record_of_another_release_is_an_error(path: str) -> None:
     record = {"airflow_delta_merge": {"record_version": 99, "application_id": application_id(**RUN)}}
     commit(path, application_id(**RUN), metadata=json.dumps(record))
     with pytest.raises(AirflowFailException, match=r"can't be read: .* has version 99"):

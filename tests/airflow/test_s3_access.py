@@ -89,7 +89,7 @@ OF_KEYS = {"access.key": "canary-access", "secret.key": "canary/secret+"}
         "an empty connection",
     ],
 )
-def test_what_spark_is_told(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
+def test_the_properties_for_spark(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
     define(**parts)
     assert s3a(S3Access.of("my_lake").spark_properties()) == {"path.style.access": "false", **properties}
 
@@ -168,8 +168,8 @@ OF_ROLE = {
 def test_s3a_assumes_a_role_by_itself(define: Define, parts: dict[str, Any], properties: dict[str, str]) -> None:
     extra = {"role_arn": "arn:aws:iam::1:role/r", **parts.get("extra", {})}
     define(**{**parts, "extra": extra})
-    told = s3a(S3Access.of("my_lake", assumes_role=True).spark_properties())
-    assert told == {"path.style.access": "false", **OF_ROLE, **properties}
+    found = s3a(S3Access.of("my_lake", assumes_role=True).spark_properties())
+    assert found == {"path.style.access": "false", **OF_ROLE, **properties}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_other_roles_sign_in_by_the_amazon_provider(
         S3Access.of("my_lake", assumes_role=True)
 
 
-def test_what_deltalake_is_told(define: Define) -> None:
+def test_the_options_for_deltalake(define: Define) -> None:
     define({**TOKEN, **MINIO, "region_name": "eu-central-1"}, **KEYS)
     assert S3Access.of("my_lake").storage_options() == {
         "AWS_ACCESS_KEY_ID": "canary-access",
@@ -300,7 +300,7 @@ OF_SPARK = "spark.delta.logStore.s3a.impl="
 
 
 @pytest.mark.parametrize(
-    ("extra", "conf", "told"),
+    ("extra", "conf", "line"),
     [
         ({}, {}, f"{OF_SPARK}{LOG_STORE}"),
         ({"s3_single_writer": True}, {}, "spark.deltaMerge.s3SingleWriter.enabled=true"),
@@ -313,13 +313,13 @@ OF_SPARK = "spark.delta.logStore.s3a.impl="
     ],
     ids=["by default", "one writer is promised", "one's own for S3", "one's own for all"],
 )
-def test_the_log_store_of_merges(define: Define, extra: dict[str, Any], conf: dict[str, str], told: str) -> None:
+def test_the_log_store_of_merges(define: Define, extra: dict[str, Any], conf: dict[str, str], line: str) -> None:
     define(lake={"extra": extra})
     with staged() as staging:
         DeltaMergeHook(conn_id="lake", conf=conf).preparation.for_merge(staging, JobRequest(merges=CONFIG))
         properties = staging.properties.read_text()
-    assert told in properties
-    assert (OF_SPARK in properties) == told.startswith(OF_SPARK), "Delta takes no two"
+    assert line in properties
+    assert (OF_SPARK in properties) == line.startswith(OF_SPARK), "Delta takes no two"
 
 
 @pytest.mark.parametrize(

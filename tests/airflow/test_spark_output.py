@@ -75,7 +75,7 @@ def test_lines_of_every_good_run_are_kept_out() -> None:
     assert shown == ["Merge: Spark application local-1795787890725", "Merge: Read the source: 100 rows, 0.0 MB"]
 
 
-def test_a_missing_file_is_told_without_a_stack_trace() -> None:
+def test_a_missing_file_is_logged_without_a_stack_trace() -> None:
     assert read(MISSING_FILE)[0] == [
         "The merge failed: [PATH_NOT_FOUND] Path does not exist: file:/in/day.csv. SQLSTATE: 42K03"
     ]

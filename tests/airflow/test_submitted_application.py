@@ -82,8 +82,8 @@ class FakeYarn:
         return {"state": "KILLED"}
 
     def ended(self, state: str, final_status: str, diagnostics: str = "") -> None:
-        told = {"state": state, "finalStatus": final_status, "diagnostics": diagnostics}
-        self.application = {"id": ID, "trackingUrl": f"http://rm/proxy/{ID}/", **told}
+        report = {"state": state, "finalStatus": final_status, "diagnostics": diagnostics}
+        self.application = {"id": ID, "trackingUrl": f"http://rm/proxy/{ID}/", **report}
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -151,7 +151,7 @@ def followed(follower: DeltaMergeTrigger) -> ApplicationEnd:
         ),
     ],
 )
-def test_its_end_is_told_once_it_has_ended(
+def test_its_end_is_reported_once_it_has_ended(
     yarn: FakeYarn, state: str, final_status: str, diagnostics: str, exit_code: int, sentence: str
 ) -> None:
     application = submitted(yarn)
@@ -220,7 +220,7 @@ def test_an_application_that_yarn_has_forgotten(yarn: FakeYarn) -> None:
     assert f"YARN no longer knows Spark application {ID}, and it left no result" in end.error
 
 
-def test_what_is_no_resource_manager_is_told(yarn: FakeYarn) -> None:
+def test_a_server_that_is_no_resource_manager_is_an_error(yarn: FakeYarn) -> None:
     for answer in ('{"apps": [1]}', '{"apps": {"app": [{"name": "no id"}]}}', '{"apps": {"app": 1}}'):
         yarn.answer = (200, answer)
         with pytest.raises(ClusterManagerError, match="is not a YARN ResourceManager"):

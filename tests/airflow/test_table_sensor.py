@@ -93,7 +93,7 @@ def test_a_log_that_is_read_amid_a_commit_is_read_again(path: str) -> None:
         later.join()
 
 
-def test_a_log_that_stays_broken_is_told(path: str) -> None:
+def test_a_log_that_stays_broken_is_an_error(path: str) -> None:
     (Path(path) / "_delta_log" / f"{1:020}.json").write_text("{")
     with pytest.raises(AirflowException, match="can't be read, tried 5 times"):
         look(path)

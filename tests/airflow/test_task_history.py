@@ -14,7 +14,7 @@ from tests.readable_ids import readable
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
 
 
-def told(result: Any) -> float | None:
+def recorded_seconds(result: Any) -> float | None:
     return seconds_of_last_run(SimpleNamespace(task_id="merge", xcom_pull=lambda **_: result))
 
 
@@ -40,7 +40,7 @@ def told(result: Any) -> float | None:
     ],
 )
 def test_seconds_of_last_run(result: Any, seconds: float | None) -> None:
-    assert told(result) == seconds
+    assert recorded_seconds(result) == seconds
 
 
 def test_no_merge_fails_for_want_of_a_hint() -> None:

@@ -109,17 +109,17 @@ def test_nothing_can_be_written(api: TestClient, path: str, method: str) -> None
     assert getattr(api, method)(f"/delta_merge/{path}", headers=token(api, "admin", "ADMIN")).status_code == 405
 
 
-@pytest.mark.parametrize("told_by", [{"xcom": True}, {"xcom": False, "event": True}, {"xcom": True, "event": True}])
+@pytest.mark.parametrize("recorded_by", [{"xcom": True}, {"xcom": False, "event": True}, {"xcom": True, "event": True}])
 def test_a_table_is_listed_once_by_its_xcoms_or_its_asset(
-    api: TestClient, database: Database, table: Path, told_by: dict[str, bool]
+    api: TestClient, database: Database, table: Path, recorded_by: dict[str, bool]
 ) -> None:
-    database.merged(table, "load", **told_by)
+    database.merged(table, "load", **recorded_by)
     html = get(api, "")
     assert html.count('<tr><th scope="row">') == 1
     assert f"{table} {table} load.merge 1" in text(html)
 
 
-def test_a_table_of_many_merges_is_listed_by_its_asset_at_the_location_that_its_result_told(
+def test_a_table_of_many_merges_is_listed_by_its_asset_at_the_location_of_its_result(
     api: TestClient, database: Database, table: Path
 ) -> None:
     key = database.task_instance("load", "merge", "r1", conn_id="spark_default")

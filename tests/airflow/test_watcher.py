@@ -150,7 +150,7 @@ def test_after_a_restart_it_goes_on_where_it_was(path: str) -> None:
             await watch.looked(3)
         async with Watch(path, store) as watch:
             await watch.looked(3)
-            assert watch.events.empty(), "told twice"
+            assert watch.events.empty(), "reported twice"
 
     asyncio.run(check())
 
@@ -238,7 +238,7 @@ def test_a_log_that_cannot_be_read_is_looked_at_again(path: str) -> None:
     asyncio.run(check())
 
 
-def test_a_table_that_is_made_anew_is_told_whole(path: str) -> None:
+def test_a_recreated_table_is_reported_from_its_first_version(path: str) -> None:
     commit(path)
     assert commits_after(StoredTable(path=path), 7) == (0, ["WRITE"])
     assert commits_after(StoredTable(path=path), None) == (0, [])

@@ -85,7 +85,7 @@ class Database:
         event: bool = False,
         **more: Any,
     ) -> dict[str, Any]:
-        """A merge that a task did, told by its XComs, its asset event or both."""
+        """A merge that a task did, recorded by its XComs, its asset event or both."""
         key = self.task_instance(
             dag_id, task_id, run_id, conn_id=conn_id, statement=f"MERGE INTO {name or path}", **more
         )

@@ -1,4 +1,4 @@
-"""Under Airflow 2.11: a merge is applied once for each execution, and told to links, sensors and other DAGs."""
+"""Under Airflow 2.11: a merge is applied once for each execution, and reaches links, sensors and other DAGs."""
 
 from __future__ import annotations
 

@@ -145,9 +145,9 @@ def test_iceberg_merges_into_its_own_table_of_the_same_files(tmp_path: Path) -> 
 def test_contestants_by_request_have_columns_of_their_own() -> None:
     seconds = {"ours": 2.0, "built-in": 4.0, "iceberg": 5.0, "floor": 1.0}
     result = CaseResult(CASES[0], "", 1, {name: Outcome(seconds=[value]) for name, value in seconds.items()})
-    told = dict(zip(header(result), table_row(result), strict=True))
-    assert told["iceberg s"].startswith("5.00")
-    assert told["iceberg ÷ ours"] == "2.50"
+    shown = dict(zip(header(result), table_row(result), strict=True))
+    assert shown["iceberg s"].startswith("5.00")
+    assert shown["iceberg ÷ ours"] == "2.50"
     assert "geometric mean of iceberg ÷ ours: 2.50" in summary([result])
     assert "| iceberg ÷ ours |" in markdown([result], circumstances("bench", scale=1, rounds=1))
 
@@ -172,7 +172,7 @@ def test_the_engine_of_another_commit_merges_beside_this_one(spark: SparkSession
     assert not [path for path in sys.path if path.startswith(str(tmp_path))]
 
 
-def test_a_commit_that_does_not_exist_is_told() -> None:
+def test_a_commit_that_does_not_exist_is_an_error() -> None:
     require_commit("HEAD")
     with pytest.raises(ValueError, match="no commit 'no-such-commit'"):
         require_commit("no-such-commit")
@@ -225,11 +225,11 @@ def test_results_of_earlier_runs_stand_in_the_table(tmp_path: Path) -> None:
     save(results(5, *CASES[:3]), about, tmp_path)
     earlier = read(tmp_path)
     assert earlier.scale == 1
-    told, sentences = joined(results(1, CASES[1]), [earlier, earlier])
-    assert [each.case for each in told] == list(CASES[:3])
-    assert [each.outcomes["ours"].median for each in told] == [5, 1, 5]
+    shown, sentences = joined(results(1, CASES[1]), [earlier, earlier])
+    assert [each.case for each in shown] == list(CASES[:3])
+    assert [each.outcomes["ours"].median for each in shown] == [5, 1, 5]
     assert sentences == [f"Made on 2026-11-21 at commit abc, 3 rounds: {CASES[0].name}, {CASES[2].name}."]
-    page = markdown(told, about, sentences)
+    page = markdown(shown, about, sentences)
     assert sentences[0] in page
     (drawn,) = drawn_cases(1, seed=1)
     assert [each.case for each in joined(results(1, drawn), [])[0]] == [drawn]
@@ -251,6 +251,6 @@ def test_time_without_a_stage() -> None:
     assert covered_ms(stages, 0, 100) == 30 + 10
 
 
-def test_unknown_case_is_told() -> None:
+def test_an_unknown_case_is_an_error() -> None:
     with pytest.raises(ValueError, match="no_such_case; --list"):
         choose(["small_table", "no_such_case"])

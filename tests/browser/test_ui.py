@@ -217,7 +217,7 @@ def test_the_assets_graph_shows_the_table_between_the_dag_that_merges_and_the_on
         f"Edge from asset-alias:delta_merge to {node}",
         f"Edge from {node} to dag:orders_report",
     } <= set(ways)
-    # The merge's event, what it told, and the run that it made.
+    # The merge's event, its result, and the run that it made.
     events = page.get_by_role("heading", name="1 Asset Event").locator("..")
     expect(events.get_by_role("link", name="orders_upsert")).to_be_visible()
     expect(events.get_by_role("link", name="orders_report")).to_be_visible()

@@ -138,10 +138,10 @@ def test_a_merge_in_cluster_mode(cluster: Yarn, table: Path, tmp_path: Path) -> 
     watch.stop()
     assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)
     assert tables.count_rows(table) == 1000
-    told = the_application(cluster, "cluster")
-    assert (told["state"], told["finalStatus"]) == ("FINISHED", "SUCCEEDED")
-    assert [(each.id, each.ui_url) for each in applications] == [(told["id"], told["trackingUrl"])]
-    logs = cluster.logs(told["id"])
+    reported = the_application(cluster, "cluster")
+    assert (reported["state"], reported["finalStatus"]) == ("FINISHED", "SUCCEEDED")
+    assert [(each.id, each.ui_url) for each in applications] == [(reported["id"], reported["trackingUrl"])]
+    logs = cluster.logs(reported["id"])
     assert "Merge: Spark application" in logs, "the job's own words: it ran in a container"
     assert CANARY not in logs
     assert {name for name, _ in watch.with_canary} == {"spark.properties"}
@@ -159,9 +159,9 @@ def test_a_merge_that_fails_in_cluster_mode_fails_once_with_its_reason(
     with pytest.raises(DeltaMergeFailException, match=r"The merge into .* failed: .*nope") as raised:
         DeltaMergeHook(conn_id="yarn_cluster", name="failing").merge(config(table, "SELECT nope FROM range(1)"))
     assert raised.value.condition is not None
-    told = the_application(cluster, "failing")
-    assert told["finalStatus"] == "FAILED"
-    assert "_02_" not in told["amContainerLogs"], "YARN made no second attempt of its own"
+    reported = the_application(cluster, "failing")
+    assert reported["finalStatus"] == "FAILED"
+    assert "_02_" not in reported["amContainerLogs"], "YARN made no second attempt of its own"
     nothing_is_left(cluster, tmp_path, "failing")
 
 
@@ -222,15 +222,15 @@ def test_a_deferred_merge_needs_no_process_of_ours(cluster: Yarn, table: Path, t
     secret = {"spark.hadoop.fs.s3a.secret.key": f"{CANARY}-secret"}
     begun = started(config(table, rows(0, 1000, "old")), "deferred", who, **secret)
     assert (list((tmp_path / "temporary").iterdir()), psutil.Process().children()) == ([], servers)
-    told = the_application(cluster, "deferred")
+    reported = the_application(cluster, "deferred")
     assert begun.application is not None
-    assert (begun.application.id, told["state"]) == (told["id"], "ACCEPTED")
+    assert (begun.application.id, reported["state"]) == (reported["id"], "ACCEPTED")
     assert CANARY not in json.dumps(deferred.trigger(begun).serialize())
     result = finished(begun, table, exactly_once=True)
     watch.stop()
     assert (result.num_inserted_rows, result.version, result.already_committed) == (1000, 1, False)
     assert tables.count_rows(table) == 1000
-    assert CANARY not in cluster.logs(told["id"])
+    assert CANARY not in cluster.logs(reported["id"])
     assert {name for name, _ in watch.with_canary} == {"spark.properties"}
     assert watch.with_canary_on_command_line == set()
     nothing_is_left(cluster, tmp_path, "deferred")

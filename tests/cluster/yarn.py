@@ -87,8 +87,8 @@ class Yarn:
 
     def applications(self, name: str) -> list[dict[str, Any]]:
         """All applications of that name that ever were, the first one first."""
-        told = (self.ask("apps") or {}).get("apps") or {}
-        found = [app for app in told.get("app", ()) if app["name"] == name]
+        reported = (self.ask("apps") or {}).get("apps") or {}
+        found = [app for app in reported.get("app", ()) if app["name"] == name]
         return sorted(found, key=lambda app: int(app["startedTime"]))
 
     def containers(self) -> list[psutil.Process]:

@@ -34,14 +34,14 @@ class Bases:
 
     def provide(self) -> str:
         """See to all base images, and return what they are."""
-        told = []
+        described = []
         for image, make in ((PYTHON, self._make_python), (POSTGRES, self._make_postgres)):
             if not self._is_there(image):
                 print(f"{image} can't be pulled: a stand-in is made of Debian's packages", flush=True)
                 make()
                 self._made.append(image)
-            told.append(f"{image} ({'stand-in of Debian' if self._is_stand_in(image) else 'real'})")
-        return ", ".join(told)
+            described.append(f"{image} ({'stand-in of Debian' if self._is_stand_in(image) else 'real'})")
+        return ", ".join(described)
 
     def remove(self) -> None:
         """Remove the stand-ins from an engine where others would take them for the real images."""

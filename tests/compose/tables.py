@@ -76,7 +76,7 @@ TABLES: dict[str, tuple[Callable[[], Rows], list[str]]] = {
 
 def main(what: str) -> None:
     if what == "examples":
-        print(json.dumps({name: _compare(name, *told) for name, told in TABLES.items()}))
+        print(json.dumps({name: _compare(name, *arguments) for name, arguments in TABLES.items()}))
     else:
         print(json.dumps(_state(_table(what))))
 

@@ -82,10 +82,10 @@ def test_no_image_runs_as_root() -> None:
 
 def test_secrets_come_from_the_env_file_only() -> None:
     """Each value that is a secret is a variable, or has one where the secret stands."""
-    told = yaml.safe_load(COMPOSE_FILE.read_text())
+    parsed = yaml.safe_load(COMPOSE_FILE.read_text())
     settings = [
         (name, value)
-        for service in told["services"].values()
+        for service in parsed["services"].values()
         for name, value in service.get("environment", {}).items()
         if SECRET.search(name) or "://" in str(value) or '"password"' in str(value)
     ]

@@ -32,8 +32,8 @@ def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.demo.airflow_run", str(folder), *dag_and_dates]
     done = subprocess.run(command, cwd=CHECKOUT, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told | {"output": done.stdout}
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report | {"output": done.stdout}
 
 
 def main(folder: str, dag_id: str | None = None, *dates: str) -> None:
@@ -45,7 +45,7 @@ def main(folder: str, dag_id: str | None = None, *dates: str) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(folder, bundle_name="dags-folder")
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "errors": bag.import_errors,
         "heavy": [name for name in HEAVY if name in set(sys.modules) - before],
         "tasks": {name: {t.task_id: sorted(t.upstream_task_ids) for t in dag.tasks} for name, dag in bag.dags.items()},
@@ -53,8 +53,8 @@ def main(folder: str, dag_id: str | None = None, *dates: str) -> None:
     }
     if dag_id is not None:
         moments = [datetime.fromisoformat(date).replace(tzinfo=UTC) for date in dates or DATES]
-        told["runs"] = [_run(bag.dags[dag_id], moment) for moment in moments]
-    print("\n" + json.dumps(told))
+        report["runs"] = [_run(bag.dags[dag_id], moment) for moment in moments]
+    print("\n" + json.dumps(report))
 
 
 def _run(dag: Any, logical_date: datetime) -> dict[str, Any]:

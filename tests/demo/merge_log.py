@@ -57,8 +57,8 @@ def without_what_differs(log: str) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        told = airflow_run.run(folder / "airflow", readme_dag(folder), "customers_upsert", airflow_run.DATES[0])
-        log = first_merge(told["output"], folder)
+        run_report = airflow_run.run(folder / "airflow", readme_dag(folder), "customers_upsert", airflow_run.DATES[0])
+        log = first_merge(run_report["output"], folder)
     PAGE.write_text(_BLOCK.sub(lambda _: log, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     print(log)
 

@@ -88,10 +88,10 @@ def test_a_very_late_or_diverted_flight_gets_its_arrival_30_days_later(flights: 
 
     feed = changes(flights, day + timedelta(days=flights_feed.CORRECTION_AFTER_DAYS))
     corrected = feed[feed["flight_date"] == pd.Timestamp(day)]
-    told = corrected.merge(late, on=key, suffixes=("", "_final"))
-    assert len(corrected) == len(told) == len(late)
+    reported = corrected.merge(late, on=key, suffixes=("", "_final"))
+    assert len(corrected) == len(reported) == len(late)
     for column in ACTUALS:
-        assert told[column].astype("float").equals(told[f"{column}_final"].astype("float"))
+        assert reported[column].astype("float").equals(reported[f"{column}_final"].astype("float"))
 
 
 def test_corrections_concern_known_flights_only(flights: pd.DataFrame, days: list[date]) -> None:

@@ -24,9 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def merge_results(folder: Path, dag_id: str, *days: str) -> list[dict[str, Any]]:
     """Run a DAG by hand on these days, each for the interval that was the last to end, and give what its merges did."""
-    told = airflow_run.run(folder / "airflow", CHECKOUT / "dags", dag_id, *days)
-    assert [run["state"] for run in told["runs"]] == ["success"] * len(days)
-    return [run["xcoms"]["merge.return_value"] for run in told["runs"]]
+    run_report = airflow_run.run(folder / "airflow", CHECKOUT / "dags", dag_id, *days)
+    assert [run["state"] for run in run_report["runs"]] == ["success"] * len(days)
+    return [run["xcoms"]["merge.return_value"] for run in run_report["runs"]]
 
 
 def table(folder: Path, name: str) -> pd.DataFrame:

@@ -18,20 +18,20 @@ RESULTS = (CHECKOUT / "docs" / "results.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def run_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The README's DAG run twice; only /tmp is another folder."""
     folder = tmp_path_factory.mktemp("readme")
-    told = airflow_run.run(folder / "airflow", merge_log.readme_dag(folder), "customers_upsert")
-    return told | {"folder": folder}
+    run_report = airflow_run.run(folder / "airflow", merge_log.readme_dag(folder), "customers_upsert")
+    return run_report | {"folder": folder}
 
 
-def test_the_dag_runs(told: dict[str, Any]) -> None:
-    assert told["errors"] == {}
-    assert [run["state"] for run in told["runs"]] == ["success", "success"]
+def test_the_dag_runs(run_report: dict[str, Any]) -> None:
+    assert run_report["errors"] == {}
+    assert [run["state"] for run in run_report["runs"]] == ["success", "success"]
 
 
-def test_the_numbers_are_those_the_readme_tells(told: dict[str, Any]) -> None:
-    for run, says in zip(told["runs"], re.findall(r"`(\d new customers, [^`]*)`", README), strict=True):
+def test_the_numbers_are_those_of_the_readme(run_report: dict[str, Any]) -> None:
+    for run, says in zip(run_report["runs"], re.findall(r"`(\d new customers, [^`]*)`", README), strict=True):
         merged = run["xcoms"]
         assert says == (
             f"{merged['merge.num_inserted_rows']} new customers, "
@@ -40,9 +40,9 @@ def test_the_numbers_are_those_the_readme_tells(told: dict[str, Any]) -> None:
         )
 
 
-def test_the_log_of_its_merge_is_the_one_on_the_page_of_the_first_dag(told: dict[str, Any]) -> None:
+def test_the_log_of_its_merge_is_the_one_on_the_page_of_the_first_dag(run_report: dict[str, Any]) -> None:
     """`python -m tests.demo.merge_log` writes it there."""
-    log = merge_log.first_merge(told["output"], told["folder"])
+    log = merge_log.first_merge(run_report["output"], run_report["folder"])
     assert merge_log.without_what_differs(merge_log.shown()) == merge_log.without_what_differs(log)
 
 

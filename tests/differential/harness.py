@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 #: Makes the built-in rewrite files, also on tables with deletion vectors.
 WRITE_NO_DELETION_VECTORS = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
-#: All ways that ours goes about a merge. The tables of cases are small: it is told to take them for larger ones.
+#: All ways that ours goes about a merge. The tables of cases are small: settings make it treat them as larger ones.
 WAYS = {
     "ours": {
         "spark.deltaMerge.useChecksum.enabled": "false",
@@ -152,23 +152,23 @@ class Harness:
         if trips_over_null_keys(builtin.error):
             self.check_like(case, like=replace(case, confs={**case.confs, **WRITE_NO_DELETION_VECTORS}))
             return "the built-in trips"
-        told = error_condition(builtin.error) if builtin.error else "changed" if builtin.committed else "nothing to do"
+        what = error_condition(builtin.error) if builtin.error else "changed" if builtin.committed else "nothing to do"
         self._spell_partition_values_as_spark(builtin)
         oracle = record(case, builtin, self.spark)
         for ours in self._ours(case, folder, once=oracle.refused):
             self._spell_partition_values_as_spark(ours)
             if isinstance(ours.error, NotImplementedError):
                 assert not ours.committed, "raised NotImplementedError after it had committed"
-                told = "not there yet"
+                what = "not there yet"
             elif is_ambiguous(ours.error) and not is_ambiguous(builtin.error):
                 self._check_without_nulls(case, folder / ours.path.name, ours)
-                told = "the built-in passes over an ambiguous match"
+                what = "the built-in passes over an ambiguous match"
             elif cannot_name_folders(builtin) and not ours.failed:
-                told = "the built-in rewrites a file whose folder it can't name"
+                what = "the built-in rewrites a file whose folder it can't name"
             else:
                 self._fail_on_differences(case, oracle, ours)
         shutil.rmtree(folder, ignore_errors=True)
-        return told or "failed"
+        return what or "failed"
 
     def _spell_partition_values_as_spark(self, outcome: Outcome) -> None:
         """Spell partition values as Spark does where it writes a row anew, which the built-in does to more rows.
@@ -344,10 +344,10 @@ _ZONE = ", tzinfo=zoneinfo.ZoneInfo(key='UTC')"
 
 
 def _replaced(rows: Counter[str], old: str, new: str) -> Counter[str]:
-    told: Counter[str] = Counter()
+    replaced: Counter[str] = Counter()
     for row, count in rows.items():
-        told[row.replace(old, new)] += count
-    return told
+        replaced[row.replace(old, new)] += count
+    return replaced
 
 
 def _partition_types(outcome: Outcome) -> set[object]:

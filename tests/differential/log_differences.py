@@ -118,9 +118,9 @@ def _file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
 
 
 def _marked_file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    """What is told of files in which both marked rows: all but where the marks lie."""
-    told = ({add["path"]: _marked(add) for add in o.added if add.get("deletionVector")} for o in (builtin, ours))
-    yield from _differences_of_files("a file with marked rows", *told)
+    """Compare the log entries of files in which both marked rows, except for the location of the marks."""
+    entries = ({add["path"]: _marked(add) for add in o.added if add.get("deletionVector")} for o in (builtin, ours))
+    yield from _differences_of_files("a file with marked rows", *entries)
 
 
 def _differences_of_files(what: str, builtin: Mapping[str, Action], ours: Mapping[str, Action]) -> Iterator[str]:
@@ -136,20 +136,20 @@ def _marked(add: Action) -> Action:
     vector = {key: value for key, value in add["deletionVector"].items() if key not in ("pathOrInlineDv", "offset")}
     statistics = statistics_of(add, parse_float=str)
     # Of files that a scan has chosen the built-in loses the tags, as it does the statistics that it looks up again.
-    told = {name: value for name, value in add.items() if name != "tags"}
-    return {**told, "deletionVector": vector, "stats": statistics}
+    others = {name: value for name, value in add.items() if name != "tags"}
+    return {**others, "deletionVector": vector, "stats": statistics}
 
 
 def _removed_file_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
-    """What is told of files that both removed: all but when."""
-    told = ({remove["path"]: _comparable_remove(remove) for remove in _removed(o)} for o in (builtin, ours))
-    yield from _differences_of_files("a removed file", *told)
+    """Compare the log entries of files that both removed, except for the time."""
+    entries = ({remove["path"]: _comparable_remove(remove) for remove in _removed(o)} for o in (builtin, ours))
+    yield from _differences_of_files("a removed file", *entries)
 
 
 def _comparable_remove(remove: Action) -> Action:
     # Of files that a scan has chosen the built-in loses the tags, and of their statistics all but the number of rows.
-    told = {name: value for name, value in remove.items() if name not in ("deletionTimestamp", "tags")}
-    return {**told, "stats": statistics_of(remove).get("numRecords")}
+    others = {name: value for name, value in remove.items() if name not in ("deletionTimestamp", "tags")}
+    return {**others, "stats": statistics_of(remove).get("numRecords")}
 
 
 def _removed(outcome: Outcome) -> list[Action]:
@@ -166,22 +166,22 @@ def statistics_differences(builtin: Outcome, ours: Outcome) -> Iterator[str]:
         or builtin.after.metadata["schemaString"] != ours.after.metadata["schemaString"]
     ):
         return
-    told = [statistics_of(o.added[0], parse_float=_zero_without_sign) for o in (builtin, ours)]
-    if told[0] != told[1] and _without_spoilt_bounds(told[0]) != told[1]:
-        yield f"statistics: built-in {told[0]}, ours {told[1]}"
+    found = [statistics_of(o.added[0], parse_float=_zero_without_sign) for o in (builtin, ours)]
+    if found[0] != found[1] and _without_spoilt_bounds(found[0]) != found[1]:
+        yield f"statistics: built-in {found[0]}, ours {found[1]}"
 
 
-def _without_spoilt_bounds(told: Action) -> Action:
+def _without_spoilt_bounds(stats: Action) -> Action:
     """The statistics without bounds that are no bounds: of texts that are no UTF-8. Ours may leave these out."""
-    bounds = {of: told[of] for of in ("minValues", "maxValues") if of in told}
+    bounds = {of: stats[of] for of in ("minValues", "maxValues") if of in stats}
     spoilt = {name for values in bounds.values() for name, value in values.items() if "\ufffd" in str(value)}
-    return told | {
+    return stats | {
         of: {name: value for name, value in values.items() if name not in spoilt} for of, values in bounds.items()
     }
 
 
 def _zero_without_sign(number: str) -> str:
-    """The number as it stands there: 0.0 and -0.0 are equal, and of equal values the first row's is told."""
+    """The number as it stands there: 0.0 and -0.0 are equal, and of equal values the first row's is recorded."""
     return number.removeprefix("-") if float(number) == 0 else number
 
 

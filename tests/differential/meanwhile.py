@@ -60,7 +60,7 @@ class Meanwhile(AbstractContextManager["Meanwhile"]):
             for statement in self._statements:
                 self._other.sql(statement).collect()
             self.log = DeltaTableLog.read(self._table)
-        except Exception as error:  # told by the main thread
+        except Exception as error:  # raised by the main thread
             self._error = error
         finally:
             (self._signals / "go on").touch()

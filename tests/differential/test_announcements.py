@@ -175,7 +175,7 @@ def commands(heard: list[Heard]) -> list[Heard]:
     return [each for each in heard if each.name == "command"]
 
 
-def told(heard: Heard) -> dict[str, Any]:
+def as_announced(heard: Heard) -> dict[str, Any]:
     """What a listener can learn of a merge, so far as merges into two tables have it in common."""
     analysed, physical = heard.execution.analyzed(), heard.execution.executedPlan()
     clauses = analysed.matchedClauses(), analysed.notMatchedClauses(), analysed.notMatchedBySourceClauses()
@@ -215,7 +215,7 @@ def announced(
             statement = make_merge(spark, tmp_path_factory.mktemp("t") / "t", source, clauses, vectors=vectors)
             with heard_executions(spark) as heard:
                 events = usage_events(spark, lambda: run_by(engine, spark, statement, fails=error is not None))  # noqa: B023
-            found[engine] = Announced([told(each) for each in commands(heard)], merge_events(events))
+            found[engine] = Announced([as_announced(each) for each in commands(heard)], merge_events(events))
         return found
 
     return run
@@ -259,7 +259,7 @@ def test_a_query_execution_listener_hears_of_merges_by_config_but_of_no_dry_run(
     with heard_executions(spark) as by_builtin:
         merge(spark, replace(config, engine=MergeEngine.BUILTIN))
     (command,) = commands(by_builtin)
-    assert told(command)["rows"] == {"Updated": 2, "Deleted": 0, "Inserted": 0}
+    assert as_announced(command)["rows"] == {"Updated": 2, "Deleted": 0, "Inserted": 0}
 
     with heard_executions(spark) as stopped, pytest.raises(MergeGuardError) as raised:
         merge(spark, replace(config, guards=MergeGuards(fail_if={"num_updated_rows": 1})))

@@ -204,7 +204,7 @@ def test_a_line_that_is_being_written_is_not_merged(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv"])
-def test_an_empty_file_is_told_as_one(feed: Feed, name: str) -> None:
+def test_an_empty_file_is_reported_as_empty(feed: Feed, name: str) -> None:
     config = feed.config(feed.file(name, ""))
     with pytest.raises(MergeExecutionError, match="no rows and no columns"):
         merge(feed.spark, config)

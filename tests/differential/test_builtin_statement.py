@@ -109,9 +109,9 @@ def test_the_sessions_own_settings_stay(spark: SparkSession, table: Path) -> Non
     session = spark.newSession()
     session.conf.set(USER_METADATA, "nightly")
     merged(session, table, generation=64)
-    told = json.loads(spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").head().userMetadata)
-    assert told["user_metadata"] == "nightly"
-    assert told["airflow_delta_merge_builtin"]["generation"] == 64
+    recorded = json.loads(spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").head().userMetadata)
+    assert recorded["user_metadata"] == "nightly"
+    assert recorded["airflow_delta_merge_builtin"]["generation"] == 64
     assert (session.conf.get(USER_METADATA), session.conf.get(TXN_VERSION, None)) == ("nightly", None)
 
 

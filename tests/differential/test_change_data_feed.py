@@ -96,9 +96,9 @@ def test_random_values_are_the_same_in_table_and_feed(way: str, spark: SparkSess
         f"SELECT id, v FROM table_changes_by_path('{path}', 1) WHERE _change_type IN ('update_postimage', 'insert')"
     )
     rows = spark.read.format("delta").load(str(path)).filter("id >= 30")
-    told = sorted(map(tuple, feed.collect()))
-    assert told == sorted(map(tuple, rows.collect()))
-    assert len({v for _, v in told}) == 20
+    fed = sorted(map(tuple, feed.collect()))
+    assert fed == sorted(map(tuple, rows.collect()))
+    assert len({v for _, v in fed}) == 20
 
 
 def test_spark_adds_no_filter_that_computes_changed_rows_twice(spark: SparkSession) -> None:

@@ -220,8 +220,8 @@ def test_rows_deleted_three_times_have_one_change_each(spark: SparkSession, tmp_
     """THRICE deletes 2 and 3, once each, and inserts 40 twice: all of it, and nothing else, are changes."""
     for folder, properties in (("rewritten", FED), ("marked", {**FED, **VECTORS})):
         table = f"delta.`{tmp_path / folder}`"
-        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        spark.sql(f"CREATE TABLE {table} (id INT, v INT) USING delta TBLPROPERTIES ({told})")
+        assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        spark.sql(f"CREATE TABLE {table} (id INT, v INT) USING delta TBLPROPERTIES ({assignments})")
         spark.sql(f"INSERT INTO {table} SELECT id, id FROM range(12)")
         merge_sql(spark, f"MERGE INTO {table} t USING (SELECT * FROM {THRICE}) s ON t.id = s.id {DELETE} {INSERT}")
         changes = spark.sql(f"SELECT _change_type, id, v FROM table_changes_by_path('{tmp_path / folder}', 2)")

@@ -41,14 +41,14 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
 
 
 def lineage(spark: SparkSession, folder: Path, what: MergeConfig | str) -> ColumnLineage:
-    """Merge, and give what was told of the columns."""
-    told: list[ColumnLineage] = []
+    """Merge, and return the lineage of its columns."""
+    lineages: list[ColumnLineage] = []
     if isinstance(what, str):
         for name, table in {"src": "delta", "other": "parquet"}.items():
             what = what.replace(f"{{{name}}}", f"{table}.`{folder}/{name}`")
         what = MergeStatement(sql=f"MERGE INTO delta.`{folder}/t` t USING {what}")
-    merge(spark, what, on_lineage=told.append)
-    (found,) = told
+    merge(spark, what, on_lineage=lineages.append)
+    (found,) = lineages
     assert ColumnLineage.from_dict(found.to_dict()) == found
     return found
 
@@ -171,7 +171,7 @@ def test_views_subqueries_and_generators(spark: SparkSession, folder: Path) -> N
 
 
 def test_what_is_in_no_table(spark: SparkSession, folder: Path) -> None:
-    """Made-up rows have no columns to come from; of rows that Spark got otherwise nothing can be told."""
+    """Made-up rows have no columns to come from; rows that Spark got otherwise have no known lineage."""
     found = lineage(
         spark,
         folder,
@@ -231,10 +231,10 @@ def test_what_was_committed_before_has_none(spark: SparkSession, folder: Path) -
     clauses = [when_not_matched_insert(values={"id": "source.id", "v": "source.v"})]
     config = MergeConfig(target=f"{folder}/t", source=source, on=["id"], clauses=clauses)
     identity = MergeIdentity(application_id="lineage", generation=1)
-    told: list[ColumnLineage] = []
-    results = [merge(spark, config, identity=identity, on_lineage=told.append) for _ in range(2)]
+    lineages: list[ColumnLineage] = []
+    results = [merge(spark, config, identity=identity, on_lineage=lineages.append) for _ in range(2)]
     assert [result.already_committed for result in results] == [False, True]
-    assert len(told) == 1
+    assert len(lineages) == 1
 
 
 def test_a_table_of_many_columns(spark: SparkSession, folder: Path) -> None:

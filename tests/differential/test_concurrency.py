@@ -1,4 +1,4 @@
-"""Other writers commit while the merge runs: the same conflicts, told by the same conditions, or none."""
+"""Other writers commit while the merge runs: the same conflicts, with the same error conditions, or none."""
 
 from __future__ import annotations
 

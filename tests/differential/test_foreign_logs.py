@@ -203,12 +203,12 @@ def test_no_bare_error_leaves_the_engine(
         with pytest.raises(MergeExecutionError) as raised:
             call()
         assert raised.value.__cause__ is error
-        told = str(raised.value)
-        assert small in told
-        assert "choose the target's files" in told
-        assert f"{type(error).__name__}: " in told
-        assert "Nothing was committed." in told
-        assert 'engine="builtin"' in told
+        message = str(raised.value)
+        assert small in message
+        assert "choose the target's files" in message
+        assert f"{type(error).__name__}: " in message
+        assert "Nothing was committed." in message
+        assert 'engine="builtin"' in message
 
 
 def test_an_error_while_committing_leaves_open_whether_it_did(

@@ -151,7 +151,7 @@ def test_a_source_that_is_as_expected_is_merged(spark: SparkSession, path: Path)
 
 
 @pytest.mark.parametrize(
-    ("expected", "told"),
+    ("expected", "message"),
     [
         ({"unique": ["id"]}, "5 rows share id with others, in 2 keys, of 8 rows"),
         ({"unique": ["id", "day"]}, "2 rows share id, day with others, in 1 key, of 8 rows"),
@@ -166,12 +166,12 @@ def test_a_source_that_is_as_expected_is_merged(spark: SparkSession, path: Path)
     ids=readable,
 )
 def test_a_source_that_fails_its_expectations_leaves_no_files(
-    spark: SparkSession, path: Path, expected: dict[str, Any], told: str
+    spark: SparkSession, path: Path, expected: dict[str, Any], message: str
 ) -> None:
     before = files_in(path)
     with pytest.raises(SourceExpectationError) as raised:
         run(spark, path, INSERTS, ODD, expect_source=expected)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "secret" not in str(raised.value)
     assert files_in(path) == before
 

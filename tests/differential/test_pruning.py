@@ -176,13 +176,13 @@ def test_the_widest_gaps_between_clusters_stay(most: int, ranges: list[Range]) -
 
 
 def searches_for_clusters(
-    monkeypatch: pytest.MonkeyPatch, told: Callable[[MaterializedSource, Sequence[SourceKey]], Any]
+    monkeypatch: pytest.MonkeyPatch, record: Callable[[MaterializedSource, Sequence[SourceKey]], Any]
 ) -> list[Any]:
-    """What ``told`` makes of each search for clusters from now on."""
+    """What ``record`` makes of each search for clusters from now on."""
     found = []
 
     def telling(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[str, list[Range]]:
-        found.append(told(source, keys))
+        found.append(record(source, keys))
         return key_clusters(source, keys)
 
     monkeypatch.setattr(pruning, "key_clusters", telling)
@@ -300,8 +300,10 @@ ODD = {
 def test_checksum_file_and_log_tell_what_deltas_job_does(name: str, spark: SparkSession, tmp_path: Path) -> None:
     properties, on, files = ODD[name]
     table = f"delta.`{tmp_path / 't'}`"
-    told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    spark.sql(f"CREATE TABLE {table} (id INT, short STRING, long STRING) USING delta TBLPROPERTIES ({told or 'a = 1'})")
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(
+        f"CREATE TABLE {table} (id INT, short STRING, long STRING) USING delta TBLPROPERTIES ({listed or 'a = 1'})"
+    )
     columns = "CAST(id AS INT) AS id, concat(repeat('x', 20), lpad(id, 3, '0')) AS short, " \
         "concat(repeat('x', 40), lpad(id, 3, '0')) AS long"  # fmt: skip
     spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range(0, 30, 1, 3)")

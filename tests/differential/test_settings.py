@@ -1,4 +1,4 @@
-"""The engine's own settings: each switches a shortcut off or on, the result stays; a wrong value is told."""
+"""The engine's own settings: each switches a shortcut off or on, the result stays; a wrong value is an error."""
 
 from __future__ import annotations
 

@@ -123,10 +123,10 @@ def test_versions_are_those_of_the_lock() -> None:
     page = PAGES["docs/compatibility.md"]
     lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
     locked = {package["name"]: package.get("version") for package in lock["package"]}
-    told = {"apache-airflow": "Apache Airflow", "apache-airflow-providers-apache-spark": "Airflow's Spark provider",
+    rows_of = {"apache-airflow": "Apache Airflow", "apache-airflow-providers-apache-spark": "Airflow's Spark provider",
             "pyspark": "PySpark", "pyspark-client": "`pyspark-client`", "delta-spark": "Delta Lake",
             "pandas": "pandas", "deltalake": "`deltalake`",
             "apache-airflow-providers-openlineage": "`apache-airflow-providers-openlineage`"}  # fmt: skip
-    for package, row in told.items():
+    for package, row in rows_of.items():
         assert re.search(rf"^\| {re.escape(row)}.* \| {re.escape(locked[package])} \|$", page, re.MULTILINE), package
     assert f"| {DELTA_VERSION}, no other |" in page

@@ -138,8 +138,8 @@ class Chaos:
         if task["state"] != "success":
             kill.violations.append(f"the task is {task['state']}")
             return
-        told = self.airflow.result(DAG_ID, run_id)["already_committed"]
-        kill.outcome = "recorded result returned" if told else f"merged by try {kill.tries}"
+        was_committed = self.airflow.result(DAG_ID, run_id)["already_committed"]
+        kill.outcome = "recorded result returned" if was_committed else f"merged by try {kill.tries}"
         kill.violations += self._violations(run_id)
 
     def _start(self, order: str | None = None) -> str:
@@ -192,11 +192,11 @@ class Chaos:
             yield f"after {self.runs} runs the rows say {count}"
 
     def _check_xcom(self, run_id: str) -> Iterator[str]:
-        told, recorded = self.airflow.result(DAG_ID, run_id), record(self.table)
+        returned, recorded = self.airflow.result(DAG_ID, run_id), record(self.table)
         expected = recorded.result_of(self.runs).to_dict()
-        known = {key: ms for key, ms in told["durations_ms"].items() if key not in ("commit", "total")}
-        if {**told, "durations_ms": known, "already_committed": False} != expected:
-            yield f"XCom has {told}, the log {expected}"
+        known = {key: ms for key, ms in returned["durations_ms"].items() if key not in ("commit", "total")}
+        if {**returned, "durations_ms": known, "already_committed": False} != expected:
+            yield f"XCom has {returned}, the log {expected}"
 
     def _check_processes(self, run_id: str) -> Iterator[str]:
         until = time.monotonic() + SECONDS_TO_VANISH
@@ -211,9 +211,9 @@ class Chaos:
         temporary = str(self.airflow.temporary)
         left = [str(path) for path in self.airflow.temporary.glob("airflow_delta_merge_*")]
         for process in psutil.process_iter(["cmdline", "status"]):
-            told = " ".join(process.info["cmdline"] or [])
-            if temporary in told and process.info["status"] != psutil.STATUS_ZOMBIE:
-                left.append(f"process {process.pid} {told[:80]}")
+            command = " ".join(process.info["cmdline"] or [])
+            if temporary in command and process.info["status"] != psutil.STATUS_ZOMBIE:
+                left.append(f"process {process.pid} {command[:80]}")
         return left
 
     def _check_log(self, run_id: str) -> Iterator[str]:
@@ -342,8 +342,8 @@ def main() -> int:
     print(f"\n{happened} kills in {len(kills)} runs, {violations} violations (seed {seed})")
     wrong = write_concurrently(folder, 2, options.writers, options.merges) if options.writers else []
     if options.writers:
-        told = "; ".join(wrong) or "none lost, none doubled"
-        print(f"{options.writers} concurrent writers with {options.merges} merges each on one table: {told}")
+        verdict = "; ".join(wrong) or "none lost, none doubled"
+        print(f"{options.writers} concurrent writers with {options.merges} merges each on one table: {verdict}")
     return 1 if violations or wrong else 0
 
 

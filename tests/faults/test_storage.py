@@ -133,7 +133,7 @@ def test_storage_refuses_the_commit(spark: SparkSession, table: Path, fault: Cal
 
 
 @pytest.mark.parametrize("answer", ["unheard", "repeated", "blind"])
-def test_commit_that_is_told_as_an_error(
+def test_a_commit_reported_as_an_error(
     spark: SparkSession, table: Path, fault: Callable[[str], Any], answer: str
 ) -> None:
     """The commit is there, so it is found by its transaction's id: the merge has succeeded, and its files stay."""

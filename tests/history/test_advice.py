@@ -112,7 +112,7 @@ def test_cluster_by_key(said: dict[str, Any], given: bool) -> None:
     assert names(replace(TABLE, partition_columns=("day",)), commits) == []
 
 
-def test_a_clustered_table_is_told_to_be_optimized() -> None:
+def test_a_clustered_table_is_advised_to_be_optimized() -> None:
     (given,) = advise(replace(TABLE, features=frozenset({"clustering"})), several(3, **SEARCHING))
     assert given.text.startswith("Run OPTIMIZE")
 

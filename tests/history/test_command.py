@@ -36,11 +36,11 @@ def table(tmp_path: Path) -> Path:
 def test_history_is_json_when_piped(table: Path) -> None:
     done = run("history", table, "--limit", "2")
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert [commit["version"] for commit in told["commits"]] == [5, 4]
-    assert told["commits"][0]["result"] == {**RESULT.to_dict(), "version": 5}
-    assert told["commits"][0]["task_instance"]["try_number"] == 2
-    assert (told["older"], told["advice"], told["table"]["version"]) == (4, [], 5)
+    printed = json.loads(done.stdout)
+    assert [commit["version"] for commit in printed["commits"]] == [5, 4]
+    assert printed["commits"][0]["result"] == {**RESULT.to_dict(), "version": 5}
+    assert printed["commits"][0]["task_instance"]["try_number"] == 2
+    assert (printed["older"], printed["advice"], printed["table"]["version"]) == (4, [], 5)
     older = json.loads(run("history", table, "--before", "4").stdout)
     assert [commit["version"] for commit in older["commits"]] == [3, 2, 1, 0]
 
@@ -56,8 +56,8 @@ def test_history_is_a_table_on_a_terminal(table: Path) -> None:
 
 
 def test_show_tells_one_commit(table: Path) -> None:
-    told = json.loads(run("show", table, "3").stdout)
-    assert told["commit"]["result"] == {**RESULT.to_dict(), "version": 3}
+    printed = json.loads(run("show", table, "3").stdout)
+    assert printed["commit"]["result"] == {**RESULT.to_dict(), "version": 3}
     shown = on_a_terminal("show", table, "3")
     assert re.search(r"^ ?predicate +\[\"\(id = id\)\"\]$", shown, re.MULTILINE)
     assert re.search(r"^ ?rows inserted +3$", shown, re.MULTILINE)
@@ -229,7 +229,7 @@ def test_numbers_are_written_as_people_read_them() -> None:
     assert [sparkline(values) for values in ([0, 1, 7, 8], [0, 0], [])] == ["▁▂██", "▁▁", ""]
 
 
-def test_cleaned_commits_are_told(table: Path) -> None:
+def test_cleaned_commits_are_mentioned(table: Path) -> None:
     from deltalake import DeltaTable
 
     DeltaTable(table).create_checkpoint()

@@ -65,22 +65,22 @@ def test_evidence_is_the_sum_of_what_the_merges_returned(tables: dict[str, Merge
 
 
 @pytest.mark.parametrize("name", _TABLES)
-def test_each_merge_is_told_as_it_was_returned(tables: dict[str, MergedTable], name: str) -> None:
+def test_the_history_has_each_result_as_it_was_returned(tables: dict[str, MergedTable], name: str) -> None:
     table = tables[name]
     commits = {commit.version: commit for commit in history(table).commits}
     for returned in table.results:
         assert returned.version is not None
-        told = commits[returned.version].result
-        assert told is not None
+        recorded = commits[returned.version].result
+        assert recorded is not None
         # A commit can't know how long it takes itself.
         durations = {name: took for name, took in returned.durations_ms.items() if name not in ("commit", "total")}
-        assert told.to_dict() == {**returned.to_dict(), "durations_ms": durations}
+        assert recorded.to_dict() == {**returned.to_dict(), "durations_ms": durations}
         task = commits[returned.version].task_instance
         assert task is not None
         assert (task.dag_id, task.run_id) == (name, f"scheduled__2026-01-{returned.version:02}")
 
 
-def test_a_merge_of_one_day_is_told_to_have_changed_one_partition(tables: dict[str, MergedTable]) -> None:
+def test_a_merge_of_one_day_is_shown_to_change_one_partition(tables: dict[str, MergedTable]) -> None:
     (change,) = read_details(str(tables["visits"].path), 1).partitions
     assert (change.partition, change.added, change.removed, change.marked) == ({"day": "2026-01-01"}, 1, 1, 0)
 
@@ -91,7 +91,7 @@ def test_files_that_get_a_deletion_vector_stay(tables: dict[str, MergedTable]) -
     assert (change.added, change.removed, change.marked) == (1, 0, table.results[0].num_deletion_vectors_added)
 
 
-def test_other_writers_are_told_apart_and_their_commits_change_the_advice(
+def test_other_writers_are_distinguished_and_change_the_advice(
     spark: SparkSession, tables: dict[str, MergedTable]
 ) -> None:
     events = tables["events"]
@@ -111,15 +111,15 @@ def test_other_writers_are_told_apart_and_their_commits_change_the_advice(
 
 def test_the_command_shows_the_same(tables: dict[str, MergedTable]) -> None:
     stock = tables["stock"]
-    told = json.loads(run("history", stock.path).stdout)
-    assert [commit["rows"]["updated"] for commit in told["commits"]] == [500, 500, 500, 400, None]
-    assert [advice["versions"] for advice in told["advice"]] == [[4, 3, 2], [4, 3, 2]]
+    output = json.loads(run("history", stock.path).stdout)
+    assert [commit["rows"]["updated"] for commit in output["commits"]] == [500, 500, 500, 400, None]
+    assert [advice["versions"] for advice in output["advice"]] == [[4, 3, 2], [4, 3, 2]]
     shown = on_a_terminal("history", stock.path)
     assert "- Set update_only_changed=True. It would have avoided 3 rewrites of files." in shown
     assert "docs/how_to/advice.md#update-only-changed" in shown
 
 
-def test_a_merge_by_a_config_file_is_planned_run_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_by_a_config_file_is_planned_run_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # an Airflow without a database
     target, config = tmp_path / "names", tmp_path / "merge.yaml"
     config.write_text(

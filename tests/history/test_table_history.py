@@ -184,7 +184,7 @@ def test_an_address_in_a_stores_error_is_left_out() -> None:
     assert table_history._said(error) == "Generic MicrosoftAzure error: Connection refused (os error 111)."
 
 
-def test_a_record_of_another_release_is_told_and_the_commit_stays(table: Path) -> None:
+def test_a_record_of_another_release_is_reported_and_its_commit_listed(table: Path) -> None:
     text = RECORD.to_user_metadata().replace('"record_version": 1', '"record_version": 9')
     merge_commit(table, 5, metadata=text)
     newest = read_history(str(table)).commits[0]

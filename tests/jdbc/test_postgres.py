@@ -181,7 +181,7 @@ def test_a_source_that_can_not_be_divided_is_refused(shop: Shop, parts: dict[str
         shop.merge(table="orders", num_partitions=2, **parts)
 
 
-def test_a_connection_that_spark_was_not_given_is_told(shop: Shop) -> None:
+def test_a_connection_missing_in_spark_is_named_in_the_error(shop: Shop) -> None:
     with pytest.raises(MergeConfigError, match="Spark does not know the connection 'other'"):
         merge(shop.spark, shop.config(conn_id="other", table="orders"))
 

@@ -255,7 +255,7 @@ def test_the_next_try_ends_what_a_deferred_one_has_left(pods: Pods, table: Path,
     nothing_is_left(folder)
 
 
-def test_no_access_is_told_before_anything_starts(
+def test_missing_access_fails_before_anything_starts(
     cluster: Cluster, namespace: str, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extra = json.loads(os.environ["AIRFLOW_CONN_KUBE"])["extra"] | {"kube_config_path": "/nowhere/kubeconfig"}

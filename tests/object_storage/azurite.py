@@ -45,10 +45,10 @@ def storage_options(port: int) -> dict[str, str]:
 
 def sas_token() -> str:
     """A shared access signature for the whole account, as Azure's page "Create an account SAS" tells."""
-    told = {"sp": "rwdlac", "ss": "b", "srt": "sco", "se": "2100-01-01T00:00:00Z", "spr": "https,http"}
+    token = {"sp": "rwdlac", "ss": "b", "srt": "sco", "se": "2100-01-01T00:00:00Z", "spr": "https,http"}
     version = "2021-08-06"
-    signed = [ACCOUNT, told["sp"], told["ss"], told["srt"], "", told["se"], "", told["spr"], version, "", ""]
-    return urlencode({**told, "sv": version, "sig": _signature("\n".join(signed))})
+    signed = [ACCOUNT, token["sp"], token["ss"], token["srt"], "", token["se"], "", token["spr"], version, "", ""]
+    return urlencode({**token, "sv": version, "sig": _signature("\n".join(signed))})
 
 
 def _signature(text: str) -> str:

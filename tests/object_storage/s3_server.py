@@ -21,11 +21,11 @@ class S3Server:
     """A server that runs.
 
     :param port: where it listens.
-    :param folder: its log, which has each request's method and path, and by what it is told to hold some.
+    :param folder: its log, which has each request's method and path, and the files that make it hold some.
     """
 
     def __init__(self, port: int, folder: Path) -> None:
-        # By a name: at an address of numbers every client uses the path style, whatever it was told.
+        # By a name: at an address of numbers every client uses the path style, whatever its settings.
         self.endpoint_url = f"http://localhost:{port}"
         self.log = folder / "s3.log"
         self._folder = folder

@@ -29,7 +29,7 @@ def test_the_triggerer_reaches_s3_and_no_key_is_anywhere(server: S3Server, bucke
         airflow.trigger(DAG_ID, RUN_ID, bucket=bucket)
         airflow.run_ended(DAG_ID, RUN_ID)
         watch.stop()
-    assert "spark.hadoop.fs.s3a.secret.key" in airflow.logged(DAG_ID, RUN_ID), "spark-submit told what it was given"
+    assert "spark.hadoop.fs.s3a.secret.key" in airflow.logged(DAG_ID, RUN_ID), "spark-submit printed its arguments"
     assert sorted(row["id"] for row in table(bucket).to_pyarrow_table().to_pylist()) == [0, 1, 2]
     logs = [path for path in folder.rglob(f"dag_id={DAG_ID}/**/*.log*") if "trigger" in path.name]
     assert {path.parent.name for path in logs} == {"task_id=merge", "task_id=table"}, "both waited in the triggerer"

@@ -27,20 +27,20 @@ def path(bucket: str) -> str:
 def test_access_by_a_connection(path: str, conn_id: str) -> None:
     done = run("history", path, "--conn-id", conn_id, "--limit", "10")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [(each["version"], each["rows"]["inserted"]) for each in told["commits"]] == [
+    output = json.loads(done.stdout)
+    assert [(each["version"], each["rows"]["inserted"]) for each in output["commits"]] == [
         (version, 1) for version in range(11, 1, -1)
     ]
     assert CANARY not in done.stdout + done.stderr
-    older = json.loads(run("history", path, "--conn-id", conn_id, "--before", str(told["older"])).stdout)
+    older = json.loads(run("history", path, "--conn-id", conn_id, "--before", str(output["older"])).stdout)
     assert [each["version"] for each in older["commits"]] == [1, 0]
 
 
 def test_access_by_a_file(path: str, tmp_path: Path) -> None:
     options = tmp_path / "options.json"
     options.write_text(json.dumps(S3Access.of("my_lake").storage_options()))
-    told = json.loads(run("show", path, "11", "--storage-options", options).stdout)
-    assert told["commit"]["files"]["added"] == 1
+    output = json.loads(run("show", path, "11", "--storage-options", options).stdout)
+    assert output["commit"]["files"]["added"] == 1
     options.write_text('{"AWS_REGION": 1}')
     done = run("show", path, "11", "--storage-options", options)
     assert (done.returncode, done.stderr.strip().endswith("must be a JSON object of strings.")) == (1, True)

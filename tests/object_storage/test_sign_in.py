@@ -34,8 +34,8 @@ def define(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def define(extra: dict[str, Any], **parts: str) -> None:
         services = {name: {"endpoint_url": server.endpoint_url} for name in ("s3", "sts")}
-        told = {"service_config": services, "region_name": "eu-central-1", **extra}
-        monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": told, **parts}))
+        settings = {"service_config": services, "region_name": "eu-central-1", **extra}
+        monkeypatch.setenv("AIRFLOW_CONN_MY_LAKE", json.dumps({"conn_type": "aws", "extra": settings, **parts}))
 
     return define
 
@@ -76,8 +76,8 @@ def test_a_role_is_assumed_anew_while_a_merge_runs(
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)  # nobody signs in here
     with sts(tmp_path, server.endpoint_url, seconds=5) as short:
         services = {"s3": {"endpoint_url": server.endpoint_url}, "sts": {"endpoint_url": short.endpoint_url}}
-        told = {"ExternalId": "of-the-lake", "DurationSeconds": 900}
-        define({**ROLE, "assume_role_kwargs": told, "service_config": services}, **KEYS)
+        settings = {"ExternalId": "of-the-lake", "DurationSeconds": 900}
+        define({**ROLE, "assume_role_kwargs": settings, "service_config": services}, **KEYS)
         conf = {
             **SPARK,
             "spark.driver.extraJavaOptions": f"{SPARK['spark.driver.extraJavaOptions']} {short.java_options}",
@@ -101,7 +101,7 @@ def test_a_profile_is_read(define: Any) -> None:
     assert (access.access_key, access.secret_key, access.region) == ("of-the-profile", "secret", "eu-west-3")
 
 
-def test_who_may_not_sign_in_is_told_why(define: Any, bucket: str) -> None:
+def test_a_refused_sign_in_gives_the_reason(define: Any, bucket: str) -> None:
     define({"profile_name": "of-nobody"})
     with pytest.raises(DeltaMergeException, match="could not sign in with its profile_name: ProfileNotFound: "):
         DeltaMergeHook(conf=SPARK).merge(config(bucket, "SELECT 1 AS id, 'Ada' AS name"))

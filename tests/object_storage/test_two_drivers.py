@@ -82,6 +82,6 @@ def test_with_deltas_own_log_store_a_commit_is_lost(
     """As documented of a connection that promises one writer. When this fails, Delta has learnt it."""
     promise_one_writer(monkeypatch)
     results = merge_at_once(server, bucket, conf=SPARK)
-    assert [(result.version, result.num_inserted_rows) for result in results] == [(2, 1), (2, 1)], "both are told"
+    assert [(result.version, result.num_inserted_rows) for result in results] == [(2, 1), (2, 1)], "both have results"
     assert table(bucket).version() == 2
     assert len(rows(bucket)) == 2, "and one is there, beside the first row"

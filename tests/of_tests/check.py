@@ -123,9 +123,9 @@ def is_caught(fault: Fault) -> bool:
     caught_by = run.seen.failed[:1]
     if not caught_by:
         print(run.output)
-    told = f"caught by {caught_by[0]}" if caught_by else f"NOT CAUGHT by {run.seen.passed} tests"
-    told += "".join(f", broken: {each}" for each in run.seen.broken)
-    print(f"{fault}: {told}, {run.seconds:.0f} s", flush=True)
+    verdict = f"caught by {caught_by[0]}" if caught_by else f"NOT CAUGHT by {run.seen.passed} tests"
+    verdict += "".join(f", broken: {each}" for each in run.seen.broken)
+    print(f"{fault}: {verdict}, {run.seconds:.0f} s", flush=True)
     return bool(caught_by)
 
 

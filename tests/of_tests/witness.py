@@ -75,8 +75,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 def _is_difference(error: pytest.ExceptionInfo[BaseException]) -> bool:
     """Whether the test found another outcome than the one it asks for, rather than trouble on the way there."""
-    is_told = error.errisinstance((AssertionError, pytest.fail.Exception))
-    return is_told and not any(f"{name}:" in str(error.value) for name in _CRASHES)
+    is_assertion = error.errisinstance((AssertionError, pytest.fail.Exception))
+    return is_assertion and not any(f"{name}:" in str(error.value) for name in _CRASHES)
 
 
 def pytest_sessionfinish() -> None:

@@ -1,4 +1,4 @@
-"""The archive of Java classes: where it is, when it is used, and that it is told when it can't be made."""
+"""The archive of Java classes: where it is, when it is used, and the error when it can't be made."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def test_the_error_has_the_end_of_sparks_output(folder: Path, monkeypatch: pytes
 
 
 def test_progress_is_logged_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command goes on only when its first line was told."""
-    told: list[str] = []
+    """The command goes on only when its first line was logged."""
+    progress: list[str] = []
 
     def tell(_: str, seconds: float, what: str) -> None:
-        told.append(what)
-        (tmp_path / "told").touch()
+        progress.append(what)
+        (tmp_path / "progress").touch()
 
     monkeypatch.setattr(class_archive.log, "info", tell)
     monkeypatch.setattr(class_archive, "_SECONDS_TO_MAKE", 20)
-    script = "echo 'Progress: One.'; while [ ! -e $0/told ]; do sleep .1; done; echo 'Progress: Two.'; exit 3"
+    script = "echo 'Progress: One.'; while [ ! -e $0/progress ]; do sleep .1; done; echo 'Progress: Two.'; exit 3"
     command = ["sh", "-c", script, str(tmp_path)]
     assert class_archive._run_logging_progress(command, {"PATH": "/usr/bin:/bin"})[0] == 3
-    assert told == ["One.", "Two."]
+    assert progress == ["One.", "Two."]
 
 
 def test_one_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How many tasks read and write some files, and how Spark is told so."""
+"""How many tasks read and write some files, and which settings make Spark use that many."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def as_spark_packs(sizes: list[int], max_split: int) -> list[int]:
 
 def packed(sizes: list[int], cores: int, most_tasks: int | None = None) -> list[int]:
     """The same with what :func:`split_bytes` says, or with Spark's own size."""
-    told = split_bytes(sum(sizes), len(sizes), cores=cores, most_tasks=most_tasks, **BY_SPARK)
+    chosen = split_bytes(sum(sizes), len(sizes), cores=cores, most_tasks=most_tasks, **BY_SPARK)
     per_core = sum(size + BY_SPARK["open_cost"] for size in sizes) // cores
-    return as_spark_packs(sizes, min(told or BY_SPARK["most_bytes"], max(BY_SPARK["open_cost"], per_core)))
+    return as_spark_packs(sizes, min(chosen or BY_SPARK["most_bytes"], max(BY_SPARK["open_cost"], per_core)))
 
 
 def test_forty_files_in_three_tasks_become_four() -> None:

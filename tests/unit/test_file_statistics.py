@@ -71,7 +71,7 @@ def test_dates() -> None:
     assert files_that_may_hold([SoughtRanges("k", "date", [(day, day)], nulls=False)], files) == [1, 2]
 
 
-def test_the_values_of_partitions_are_told_as_statistics() -> None:
+def test_partition_values_count_as_statistics() -> None:
     types = {"number": "int", "day": "date", "empty": "string", "null": "int"}
     values = {"number": "7", "day": "2024-07-01", "empty": "", "null": None}
     statistics = statistics_of({"partitionValues": values, "stats": '{"minValues": {"k": 1}}'}, types)

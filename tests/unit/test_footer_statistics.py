@@ -15,8 +15,8 @@ OTHERS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":3},"nullCount":
 
 
 def test_texts_stand_where_the_column_does() -> None:
-    told = _with(OTHERS, {"w": TextsOfFile(0, b"a", b"b"), "v": TextsOfFile(1, b"cdefg", b"x")})
-    assert told == (
+    stats = _with(OTHERS, {"w": TextsOfFile(0, b"a", b"b"), "v": TextsOfFile(1, b"cdefg", b"x")})
+    assert stats == (
         '{"numRecords":3,"minValues":{"id":1,"v":"cde","w":"a"},"maxValues":{"id":3,"v":"x~","w":"b~"},'
         '"nullCount":{"id":0,"v":1,"w":0},"tightBounds":true}'
     )
@@ -25,36 +25,38 @@ def test_texts_stand_where_the_column_does() -> None:
 def test_numbers_stay_as_they_were_written() -> None:
     digits = "12345678901234567890.123456789012345678"
     others = f'{{"numRecords":3,"minValues":{{"id":{digits},"w":1.0E10}},"maxValues":{{"id":0.10}},"nullCount":{{}}}}'
-    told = _with(others, {"v": TextsOfFile(0, b"a", b"a")})
-    assert f'"minValues":{{"id":{digits},"v":"a","w":1.0E10}}' in told
-    assert '"maxValues":{"id":0.10,"v":"a~"}' in told
+    stats = _with(others, {"v": TextsOfFile(0, b"a", b"a")})
+    assert f'"minValues":{{"id":{digits},"v":"a","w":1.0E10}}' in stats
+    assert '"maxValues":{"id":0.10,"v":"a~"}' in stats
 
 
 def test_only_texts_have_statistics() -> None:
-    told = json.loads(_with('{"numRecords":3}', {"v": TextsOfFile(0, b"a", b"b")}))
-    assert told == {"numRecords": 3, "minValues": {"v": "a"}, "maxValues": {"v": "b~"}, "nullCount": {"v": 0}}
+    stats = json.loads(_with('{"numRecords":3}', {"v": TextsOfFile(0, b"a", b"b")}))
+    assert stats == {"numRecords": 3, "minValues": {"v": "a"}, "maxValues": {"v": "b~"}, "nullCount": {"v": 0}}
 
 
 def test_all_are_null() -> None:
-    told = json.loads(_with(OTHERS, {"v": TextsOfFile(3, None, None)}))
-    assert (told["minValues"], told["maxValues"], told["nullCount"]) == ({"id": 1}, {"id": 3}, {"id": 0, "v": 3})
+    stats = json.loads(_with(OTHERS, {"v": TextsOfFile(3, None, None)}))
+    assert (stats["minValues"], stats["maxValues"], stats["nullCount"]) == ({"id": 1}, {"id": 3}, {"id": 0, "v": 3})
 
 
 def test_no_bounds_of_what_is_no_utf_8() -> None:
-    told = json.loads(_with(OTHERS, {"v": TextsOfFile(1, b"a", b"\xff")}))
-    assert (told["minValues"], told["maxValues"], told["nullCount"]) == ({"id": 1}, {"id": 3}, {"id": 0, "v": 1})
+    stats = json.loads(_with(OTHERS, {"v": TextsOfFile(1, b"a", b"\xff")}))
+    assert (stats["minValues"], stats["maxValues"], stats["nullCount"]) == ({"id": 1}, {"id": 3}, {"id": 0, "v": 1})
 
 
 def test_a_text_that_cannot_be_cut_above_has_no_upper_bound() -> None:
-    told = with_texts(OTHERS, {"v": TextsOfFile(0, b"a", b"b")}, ("id", "v"), prefix_length=3, cut_above=lambda _: None)
-    assert json.loads(told)["minValues"] == {"id": 1, "v": "a"}
-    assert json.loads(told)["maxValues"] == {"id": 3}
+    stats = with_texts(
+        OTHERS, {"v": TextsOfFile(0, b"a", b"b")}, ("id", "v"), prefix_length=3, cut_above=lambda _: None
+    )
+    assert json.loads(stats)["minValues"] == {"id": 1, "v": "a"}
+    assert json.loads(stats)["maxValues"] == {"id": 3}
 
 
 def test_names_and_texts_that_json_escapes() -> None:
     name = 'a"b\\'
-    told = json.loads(_with(OTHERS, {name: TextsOfFile(0, b'"', "\n\u20ac".encode())}, ("id", name)))
-    assert (told["minValues"][name], told["maxValues"][name]) == ('"', "\n\u20ac~")
+    stats = json.loads(_with(OTHERS, {name: TextsOfFile(0, b'"', "\n\u20ac".encode())}, ("id", name)))
+    assert (stats["minValues"][name], stats["maxValues"][name]) == ('"', "\n\u20ac~")
 
 
 def test_row_groups_together() -> None:

@@ -31,8 +31,8 @@ def id_of(namespace: str, dag_id: str, task_id: str, run_id: str, map_index: int
 
 
 def test_application_id_can_be_read() -> None:
-    told = id_of("", "sales.daily", "merge", "scheduled__2026-03-01T00:00:00+00:00", -1)
-    assert told == "airflow:/sales.daily/merge/scheduled__2026-03-01T00:00:00+00:00/-1"
+    composed = id_of("", "sales.daily", "merge", "scheduled__2026-03-01T00:00:00+00:00", -1)
+    assert composed == "airflow:/sales.daily/merge/scheduled__2026-03-01T00:00:00+00:00/-1"
 
 
 @given(PARTS, PARTS)

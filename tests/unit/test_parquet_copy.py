@@ -48,7 +48,7 @@ IN_STRUCT = st.fixed_dictionaries(
 SCHEMA = pa.schema([*((name, type_) for name, (type_, _, _) in TYPES.items()), ("struct", STRUCT)])
 PLAN = StatisticsPlan(
     (
-        *(Leaf((name,), told) for name, (_, told, _) in TYPES.items()),
+        *(Leaf((name,), type_name) for name, (_, type_name, _) in TYPES.items()),
         Leaf(("struct", "x"), "long"),
         Leaf(("struct", "deep", "y"), "string"),
     ),
@@ -102,15 +102,15 @@ def test_what_stays_stays_as_it_was(
         _assert_bounds_hold(kept, json.loads(statistics, parse_float=Decimal))
 
 
-def _assert_bounds_hold(kept: pa.Table, told: dict[str, Any]) -> None:
-    assert told["numRecords"] == kept.num_rows
+def _assert_bounds_hold(kept: pa.Table, stats: dict[str, Any]) -> None:
+    assert stats["numRecords"] == kept.num_rows
     for name, (_, type_, _) in TYPES.items():
         values = [value for value in kept.column(name).to_pylist() if value is not None]
-        assert told["nullCount"][name] == kept.num_rows - len(values)
+        assert stats["nullCount"][name] == kept.num_rows - len(values)
         if not type_ or not values:
-            assert name not in told["minValues"]
+            assert name not in stats["minValues"]
             continue
-        low, high = told["minValues"].get(name), told["maxValues"].get(name)
+        low, high = stats["minValues"].get(name), stats["maxValues"].get(name)
         if type_.startswith("decimal") or type_ in ("long", "byte", "integer"):
             assert (low, high) == (min(values), max(values))
         elif type_ in ("float", "double"):
@@ -128,9 +128,9 @@ def _assert_bounds_hold(kept: pa.Table, told: dict[str, Any]) -> None:
             assert _moment(high) <= max(values)
 
 
-def _as(type_: str, told: Any) -> Any:
+def _as(type_: str, number: Any) -> Any:
     """A number as one of the type: in Delta's log a float has no more digits than it needs."""
-    return pa.scalar(float(told), pa.float32() if type_ == "float" else pa.float64()).as_py()
+    return pa.scalar(float(number), pa.float32() if type_ == "float" else pa.float64()).as_py()
 
 
 def _moment(text: str) -> datetime.datetime:
@@ -139,13 +139,13 @@ def _moment(text: str) -> datetime.datetime:
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 @example(1 / 3)
-def test_a_float_is_told_in_as_few_digits_as_tell_it(number: float) -> None:
+def test_a_float_has_no_more_digits_than_it_needs(number: float) -> None:
     statistics = GatheredStatistics(StatisticsPlan((Leaf(("f",), "float"),), 32, str, tight_bounds=True))
     statistics.add(pa.table({"f": pa.array([number], pa.float32())}))
-    told = json.loads(statistics.to_json())
-    assert pa.scalar(told["minValues"]["f"], pa.float32()).as_py() == pa.scalar(number, pa.float32()).as_py()
-    assert len(f"{told['minValues']['f']!r}") <= len(repr(pa.scalar(number, pa.float32()).as_py()))
-    assert told["tightBounds"] is True
+    stats = json.loads(statistics.to_json())
+    assert pa.scalar(stats["minValues"]["f"], pa.float32()).as_py() == pa.scalar(number, pa.float32()).as_py()
+    assert len(f"{stats['minValues']['f']!r}") <= len(repr(pa.scalar(number, pa.float32()).as_py()))
+    assert stats["tightBounds"] is True
 
 
 def test_texts_that_are_no_utf8_have_no_bounds(tmp_path: Path) -> None:

@@ -30,5 +30,5 @@ def test_an_example_makes_the_statement_below_it(code: str, sql: str) -> None:
 
 
 def test_each_pattern_has_an_example() -> None:
-    told = " ".join(code for code, _ in EXAMPLES)
-    assert [name for name in (each.__name__ for each in PATTERNS.values()) if f"{name}(" not in told] == []
+    code_of_examples = " ".join(code for code, _ in EXAMPLES)
+    assert [name for name in (each.__name__ for each in PATTERNS.values()) if f"{name}(" not in code_of_examples] == []

@@ -11,7 +11,7 @@ from tests.readable_ids import readable
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         pytest.param("a text", None, id="a text"),
         pytest.param(7, None, id="a number"),
@@ -24,8 +24,8 @@ from tests.readable_ids import readable
         pytest.param({"when": lambda: None}, "when=a function", id="a function in a dict"),
     ],
 )
-def test_an_id_tells_what_stands_in_the_value(value: Any, told: str | None) -> None:
-    assert readable(value) == told
+def test_an_id_tells_what_stands_in_the_value(value: Any, expected: str | None) -> None:
+    assert readable(value) == expected
 
 
 def test_a_value_without_a_readable_text_raises() -> None:

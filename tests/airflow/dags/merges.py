@@ -112,7 +112,7 @@ with DAG("merge_several", schedule=None, start_date=datetime(2026, 1, 1)):
         DeltaMergeSensor(task_id="each", external_task_id="merge", at_least={"num_inserted_rows": 3}),
         DeltaMergeSensor(task_id="each_four", external_task_id="merge", at_least={"num_inserted_rows": 4}),
     ]
-    several >> note.override(task_id="told").partial(inserted=0, touched=0, rendered="").expand(whole=several.output)
+    several >> note.override(task_id="noted").partial(inserted=0, touched=0, rendered="").expand(whole=several.output)
 
 with DAG("merge_decorated", schedule=None, start_date=datetime(2026, 1, 1)):
 
@@ -208,7 +208,7 @@ with DAG("scheduled_once", schedule="@once", start_date=datetime(2026, 1, 1)):
         timeout=300,
     )
 
-    # Nothing to commit there, so nobody who waits for it is told.
+    # Nothing to commit there, so no consumer is triggered.
     (
         DeltaMergeOperator(
             task_id="merge_nothing",

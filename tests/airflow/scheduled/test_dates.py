@@ -1,4 +1,4 @@
-"""Runs without a logical date, by a real scheduler: what names their day, and what they are told of {{ ds }}."""
+"""Runs without a logical date, by a real scheduler: what names their day, and what {{ ds }} gives them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.airflow.once import Once
 pytestmark = pytest.mark.slow
 
 
-def test_runs_by_hand_and_by_an_asset_have_run_after_and_are_told_so_of_ds(airflow: Once, folder: Path) -> None:
+def test_runs_by_hand_and_by_an_asset_have_run_after_and_an_error_about_ds(airflow: Once, folder: Path) -> None:
     tables.create_table(folder / "dates", {"day": "string"})
     airflow.trigger("dates_by_hand", "by_hand")
     airflow.run_ended("dates_by_hand", "by_hand", "failed")  # as by_ds has failed

@@ -59,7 +59,7 @@ def endless(airflow: Once, run_id: str, table: Path) -> None:
 
 
 def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
-    told = []
+    summaries = []
     for dag_id in ("once_blocking", "once_deferrable"):
         table = airflow.table(dag_id)
         if dag_id == "once_blocking":
@@ -76,7 +76,7 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
         assert event["extra"]["num_inserted_rows"] == 3
         assert {"return_value", "num_inserted_rows"} < airflow.xcom_keys(dag_id, "alike")
         metrics = result.pop("metrics")
-        told.append(
+        summaries.append(
             [
                 {
                     name: value
@@ -89,7 +89,7 @@ def test_a_deferred_merge_ends_like_a_blocking_one(airflow: Once) -> None:
                 sorted(event["extra"]),
             ]
         )
-    assert told[0] == told[1]
+    assert summaries[0] == summaries[1]
     nothing_left_within(10, airflow)
 
 

@@ -49,7 +49,7 @@ def xcom(folder: Path, dag_id: str, task_id: str) -> Any:
     return value
 
 
-def told_by_the_log(result: dict[str, Any]) -> dict[str, Any]:
+def as_the_log_has_it(result: dict[str, Any]) -> dict[str, Any]:
     """A merge's result as its commit has it, which can't know how long it takes itself."""
     durations = {phase: ms for phase, ms in result["durations_ms"].items() if phase not in ("commit", "total")}
     return {**result, "durations_ms": durations}
@@ -125,7 +125,7 @@ def test_scheduler_runs_merge_gate_and_report_and_the_dag_scheduled_on_the_table
     assert noted == {"inserted": 7, "touched": 0, "rendered": "7", "version": 1}
     assert tables.count_rows(table) == 7
     assert tables.operations(table) == ["MERGE"]
-    assert xcom(folder, "scheduled_once", "merged") == told_by_the_log(xcom(folder, "scheduled_once", "merge"))
+    assert xcom(folder, "scheduled_once", "merged") == as_the_log_has_it(xcom(folder, "scheduled_once", "merge"))
     assert ended(folder, "on_merge") == [("success",)]
     (event,) = xcom(folder, "on_merge", "heard")
     assert (event["version"], event["num_inserted_rows"], event["num_touched_files"]) == (1, 7, 0)
@@ -149,8 +149,8 @@ def test_a_dag_runs_on_commits_made_while_the_triggerer_is_down(airflow: Once, f
     table = tables.create_table(folder / "watched")
     tables.commit(table)
     wait_for(folder, kept.format(1))
-    told = "SELECT extra FROM asset_event WHERE extra LIKE '%previous_version%' ORDER BY id"
-    before = rows(folder, told)
+    select_events = "SELECT extra FROM asset_event WHERE extra LIKE '%previous_version%' ORDER BY id"
+    before = rows(folder, select_events)
 
     triggerer = airflow.processes.pop(TRIGGERER)
     os.killpg(triggerer.pid, signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_a_dag_runs_on_commits_made_while_the_triggerer_is_down(airflow: Once, f
     tables.commit(table, "OPTIMIZE")
     airflow.start(TRIGGERER)
     wait_for(folder, kept.format(3))
-    events = [json.loads(extra)["payload"] for (extra,) in rows(folder, told)]
+    events = [json.loads(extra)["payload"] for (extra,) in rows(folder, select_events)]
     assert len(events) == len(before) + 1
     # One look may have seen the first two commits, or each of two looks one.
     versions = [(event["previous_version"], event["version"]) for event in events]

@@ -24,7 +24,7 @@ def commit(transaction: MergeTransaction, *arguments: Any, **named: Any) -> int 
         time.sleep(60)  # whoever is to end this process does so
     elif moment == "before-commit":
         time.sleep(1)
-        return original(transaction, *arguments, **named)  # nobody has told this process to end
+        return original(transaction, *arguments, **named)  # nothing has asked this process to end
     return version
 
 

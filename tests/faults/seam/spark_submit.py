@@ -29,7 +29,7 @@ def main() -> int:
     control.mkdir(exist_ok=True)
     with (control / "submits").open("a") as submits:
         print(os.getpid(), file=submits)
-    _wait_while(control / "hold", told=control / "held")
+    _wait_while(control / "hold", reached=control / "held")
     arguments, environment = list(ARGUMENTS), dict(os.environ)
     order = _take(control, "kill")
     if order:
@@ -38,7 +38,7 @@ def main() -> int:
         environment |= {"DELTA_MERGE_JOB": arguments[job], "DELTA_MERGE_KILL": f"{victim} {moment} {os.getpid()}"}
         arguments[job] = DYING_JOB
     code = subprocess.call([SUBMIT, *arguments], env=environment)
-    _wait_while(control / "stay", told=control / "stayed")
+    _wait_while(control / "stay", reached=control / "stayed")
     result = Path(_value("--result"))
     if _take(control, "lose-result") is not None:
         result.unlink()
@@ -53,9 +53,9 @@ def _control() -> Path:
     return Path(os.environ["DELTA_MERGE_CONTROL"]) / f"{who['run_id']}.{who['map_index']}"
 
 
-def _wait_while(path: Path, *, told: Path) -> None:
+def _wait_while(path: Path, *, reached: Path) -> None:
     while path.exists():
-        told.touch()
+        reached.touch()
         time.sleep(0.1)
 
 
