@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_END = 60.0
 _POLL_SECONDS = 0.5
-_LONGEST_DIAGNOSTICS = 300
+_MAX_DIAGNOSTICS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ClusterApplication:
 
 def shortened(diagnostics: str) -> str:
     """A cluster's diagnostics for use in a sentence, at most 300 characters."""
-    return diagnostics[:_LONGEST_DIAGNOSTICS].rstrip(". ")
+    return diagnostics[:_MAX_DIAGNOSTICS].rstrip(". ")
 
 
 class ClusterManager(ABC):

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", required=True, type=Path)
     parser.add_argument("--silence-seconds", type=float, default=SILENCE_SECONDS)
     parser.add_argument("--kept-seconds", type=float, default=KEPT_SECONDS)
-    parser.add_argument("--detach", action="store_true", help="be nobody's child")
+    parser.add_argument("--detach", action="store_true", help="run in a process without a parent that waits for it")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(arguments)
     folder: Path = options.folder

@@ -46,7 +46,7 @@ _STARTED_AS = "started_as"
 _SPARK_LOG = "spark_log.json"
 _SECONDS_TO_START = 30.0
 _SECONDS_TO_END = 8.0
-_MOST_BYTES_AT_ONCE = 1 << 20
+_MAX_BYTES_PER_READ = 1 << 20
 
 
 @dataclass
@@ -270,10 +270,10 @@ class KeptApplication(StartedApplication):
         try:
             with (self.folder / OUTPUT).open("rb") as output:
                 output.seek(offset)
-                text = output.read(_MOST_BYTES_AT_ONCE)
+                text = output.read(_MAX_BYTES_PER_READ)
         except FileNotFoundError:
             return []
-        if len(text) < _MOST_BYTES_AT_ONCE and not (self.folder / EXIT).exists():
+        if len(text) < _MAX_BYTES_PER_READ and not (self.folder / EXIT).exists():
             text = text[: text.rfind(b"\n") + 1]  # the rest of the last line is yet to come
         self._offset = offset + len(text)
         return [str(redact(line)) for line in text.decode(errors="replace").splitlines()]

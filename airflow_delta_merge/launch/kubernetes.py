@@ -29,7 +29,7 @@ _ENDED = ("Succeeded", "Failed")
 _HOPELESS = ("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
 _GRACE_SECONDS = 3
 _REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
-_MOST_LOG_BYTES = 4 << 20
+_MAX_LOG_BYTES = 4 << 20
 #: How far before the last line to read the log again, because clocks differ.
 _OVERLAP_SECONDS = 60.0
 
@@ -92,7 +92,7 @@ class KubernetesNamespace(ClusterManager):
                 container=container,
                 since_seconds=max(1, since) if since is not None else None,
                 timestamps=True,
-                limit_bytes=_MOST_LOG_BYTES,
+                limit_bytes=_MAX_LOG_BYTES,
                 _preload_content=False,
                 _request_timeout=_REQUEST_TIMEOUT,
             )

@@ -104,7 +104,7 @@ class Preparation:
 
     @cached_property
     def settings(self) -> ConnectionSettings:
-        """What the connection says beside where Spark runs.
+        """The connection's settings other than where Spark runs.
 
         :raises SparkConnectionError: when there is no such connection, or it has an invalid setting.
         """

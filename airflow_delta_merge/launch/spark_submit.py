@@ -49,11 +49,11 @@ class SparkSubmit(SparkSubmitHook):
 
     - If the connection ``spark_default`` doesn't exist, it runs ``local[*]``. (The base would use YARN.) Any other
       missing connection is an error.
-    - If spark-submit isn't on the PATH, it is searched beside the Python that runs Airflow, where pip installs it.
+    - If spark-submit isn't on the PATH, it is searched next to the Python that runs Airflow, where pip installs it.
     - The connection may also have type ``delta_merge``.
     - Properties are passed only in a file, and ``spark-defaults.conf`` still applies.
     - Killing it ends the JVM *and* its Python process, and in cluster mode the application on the cluster.
-    - The task's log gets only useful lines; a file beside Airflow's logs gets all of them.
+    - The task's log gets only useful lines; a file among Airflow's logs gets all of them.
     """
 
     _submit_sp: Popen[str] | None
@@ -335,7 +335,7 @@ class SparkSubmit(SparkSubmitHook):
         found = shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
         if found is None:
             raise SparkConnectionError(
-                f"{binary} was not found on the PATH or beside {sys.executable}. Install pyspark for this Python, or "
+                f"{binary} was not found on the PATH or next to {sys.executable}. Install pyspark for this Python, or "
                 "set spark_binary to its path."
             )
         return found
@@ -349,7 +349,7 @@ class SparkSubmit(SparkSubmitHook):
 
     @property
     def _with_defaults(self) -> list[str]:
-        """The option that applies spark-defaults.conf beside a properties file; Spark 3.5 has none."""
+        """The option that applies spark-defaults.conf in addition to a properties file; Spark 3.5 has none."""
         return [] if (self.spark_home.version or "").startswith("3.") else ["--load-spark-defaults"]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
