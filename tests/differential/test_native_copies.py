@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.old_rows import native
+from airflow_delta_merge.engine.delta_jvm import copies
+from airflow_delta_merge.engine.old_rows import native, on_executors
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 from airflow_delta_merge.runtime.jars import delta_jars
 from tests.differential.both_engines import merged_as_by_the_builtin
@@ -184,6 +187,47 @@ def test_spark_rewrites_what_arrow_fails_to_copy(
     assert left == before | live, "neither half copies nor what Spark wrote beside them is left"
     assert (result.num_updated_rows, result.num_inserted_rows) == (2, 1)
     assert REWRITTEN in result.executor_reason
+
+
+@pytest.fixture
+def by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are copied by a Spark job, as on a cluster, here in the Python workers of a local master."""
+
+    def by_executors(*arguments: Any) -> copies.CopyTerms:
+        return replace(copies.terms_of_copies(*arguments), by_executors=True)
+
+    monkeypatch.setattr("airflow_delta_merge.engine.delta_jvm.transaction.terms_of_copies", by_executors)
+
+
+@pytest.mark.usefixtures("by_executors")
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        pytest.param(UPSERT, id="new rows from the source"),
+        pytest.param("WHEN MATCHED THEN UPDATE SET price = t.price + s.price", id="new rows from old ones"),
+        pytest.param("WHEN MATCHED THEN DELETE", id="no new rows"),
+    ],
+)
+def test_executors_copy_files(spark: SparkSession, table: Path, tmp_path: Path, clauses: str) -> None:
+    result = merged_as_by_the_builtin(spark, table, tmp_path, upsert("{t}").replace(UPSERT, clauses))
+    assert COPIED in result.executor_reason
+    live = [Path(uri).name for uri in DeltaTable(str(tmp_path / "ours")).file_uris()]
+    copies = [name for name in live if not re.search(r"\.c0+\.", name)]
+    assert len(copies) == 2, "the names of copies have the number of the task's attempt"
+
+
+@pytest.mark.usefixtures("by_executors")
+def test_spark_rewrites_files_if_executors_lack_pyarrow(
+    spark: SparkSession, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(on_executors, "LEAST_ARROW", 9999)  # it travels with the code
+    before = data_files(table)
+    with caplog.at_level("INFO", "airflow_delta_merge"):
+        result = merged_as_by_the_builtin(spark, table, tmp_path, upsert("{t}"))
+    assert "is older than 9999" in caplog.text
+    assert REWRITTEN in result.executor_reason
+    live = {Path(uri).name for uri in DeltaTable(str(tmp_path / "ours")).file_uris()}
+    assert data_files(tmp_path / "ours") == before | live
 
 
 _KILLED = """

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf, StatisticsPlan
+from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf
+from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
 from airflow_delta_merge.engine.old_rows.parquet_copy import FileToCopy, copy_file, reason_not_to_copy
 
 UTC_MOMENTS = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30), timezones=st.just(datetime.UTC))
@@ -67,17 +68,17 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 def _copied(
-    folder: Path, rows: pa.Table, taken: list[int], **writing: Any
+    folder: Path, rows: pa.Table, taken: list[int], most_bytes: int = 2**20, **writing: Any
 ) -> tuple[pa.Table | None, pa.Table | None, str]:
     """The rows that stay and those that were taken, as they are read again, and the statistics."""
     file = FileToCopy(str(folder / "old"), str(folder / "new"), pa.array(taken, pa.int64()), str(folder / "taken"))
     for path in (file.copy, str(file.taken_rows)):
         Path(path).unlink(missing_ok=True)
     pq.write_table(rows, file.path, **{"store_schema": False, **writing})
-    copy = copy_file(file, codec="snappy", plan=PLAN, use_threads=False)
+    copy = copy_file(file, codec="snappy", leaves=PLAN.leaves, most_bytes=most_bytes)
     kept, gone = (pq.read_table(path) if Path(path).exists() else None for path in (file.copy, str(file.taken_rows)))
     assert copy.num_rows == (kept.num_rows if kept else 0)
-    return kept, gone, copy.statistics
+    return kept, gone, PLAN.to_json(copy.num_rows, copy.statistics)
 
 
 def _as_text(rows: pa.Table) -> list[str]:
@@ -86,13 +87,25 @@ def _as_text(rows: pa.Table) -> list[str]:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=tables(), group=st.integers(1, 5), integers=st.booleans(), drawn=st.data())
+@given(
+    rows=tables(),
+    group=st.integers(1, 5),
+    integers=st.booleans(),
+    most_bytes=st.sampled_from([1, 500, 2**20]),
+    drawn=st.data(),
+)
 def test_what_stays_stays_as_it_was(
-    tmp_path: Path, rows: pa.Table, group: int, integers: bool, drawn: st.DataObject
+    tmp_path: Path, rows: pa.Table, group: int, integers: bool, most_bytes: int, drawn: st.DataObject
 ) -> None:
     taken = sorted(drawn.draw(st.sets(st.integers(0, rows.num_rows - 1))))
     kept, gone, statistics = _copied(
-        tmp_path, rows, taken, row_group_size=group, store_decimal_as_integer=integers, use_dictionary=bool(group % 2)
+        tmp_path,
+        rows,
+        taken,
+        most_bytes,
+        row_group_size=group,
+        store_decimal_as_integer=integers,
+        use_dictionary=bool(group % 2),
     )
     before = pq.read_table(tmp_path / "old")
     stay = [number for number in range(rows.num_rows) if number not in taken]
@@ -140,9 +153,10 @@ def _moment(text: str) -> datetime.datetime:
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 @example(1 / 3)
 def test_a_float_has_no_more_digits_than_it_needs(number: float) -> None:
-    statistics = GatheredStatistics(StatisticsPlan((Leaf(("f",), "float"),), 32, str, tight_bounds=True))
+    plan = StatisticsPlan((Leaf(("f",), "float"),), 32, str, tight_bounds=True)
+    statistics = GatheredStatistics(plan.leaves)
     statistics.add(pa.table({"f": pa.array([number], pa.float32())}))
-    stats = json.loads(statistics.to_json())
+    stats = json.loads(plan.to_json(statistics.num_rows, statistics.of_leaves))
     assert pa.scalar(stats["minValues"]["f"], pa.float32()).as_py() == pa.scalar(number, pa.float32()).as_py()
     assert len(f"{stats['minValues']['f']!r}") <= len(repr(pa.scalar(number, pa.float32()).as_py()))
     assert stats["tightBounds"] is True
@@ -150,9 +164,10 @@ def test_a_float_has_no_more_digits_than_it_needs(number: float) -> None:
 
 def test_texts_that_are_no_utf8_have_no_bounds(tmp_path: Path) -> None:
     latin = pa.Array.from_buffers(pa.string(), 2, pa.array([b"caf\xe9", b"a"]).buffers())
-    statistics = GatheredStatistics(StatisticsPlan((Leaf(("t",), "string"),), 32, str, tight_bounds=False))
+    plan = StatisticsPlan((Leaf(("t",), "string"),), 32, str, tight_bounds=False)
+    statistics = GatheredStatistics(plan.leaves)
     statistics.add(pa.table({"t": latin}))
-    assert json.loads(statistics.to_json()) == {
+    assert json.loads(plan.to_json(statistics.num_rows, statistics.of_leaves)) == {
         "numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"t": 0}
     }  # fmt: skip
 
@@ -162,11 +177,11 @@ def test_moments_of_96_bits_become_those_of_64_of_utc(tmp_path: Path) -> None:
     plan = StatisticsPlan((Leaf(("t",), "timestamp"),), 32, str, tight_bounds=False)
     pq.write_table(rows, tmp_path / "old", use_deprecated_int96_timestamps=True, store_schema=False)
     file = FileToCopy(str(tmp_path / "old"), str(tmp_path / "new"), pa.array([0], pa.int64()))
-    copy = copy_file(file, codec="zstd", plan=plan, use_threads=True)
+    copy = copy_file(file, codec="zstd", leaves=plan.leaves, most_bytes=2**20, use_threads=True)
     kept = pq.read_table(tmp_path / "new")
     assert kept.schema.field("t").type == pa.timestamp("us", tz="UTC")
     assert kept.column("t").cast(pa.int64()).to_pylist() == [1_700_000_000_123_456, -4_000_000_000_000_000]
-    assert json.loads(copy.statistics)["minValues"] == {"t": "1843-03-31T16:53:20.000Z"}
+    assert json.loads(plan.to_json(copy.num_rows, copy.statistics))["minValues"] == {"t": "1843-03-31T16:53:20.000Z"}
 
 
 def _write_with_keys(path: Path, rows: pa.Table, keys: dict[str, str]) -> None:
@@ -178,9 +193,8 @@ def _write_with_keys(path: Path, rows: pa.Table, keys: dict[str, str]) -> None:
 def test_field_ids_and_keys_of_the_file_are_carried_over(tmp_path: Path) -> None:
     field = pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "7"})
     _write_with_keys(tmp_path / "old", pa.table({"a": [1, 2, 3]}, pa.schema([field])), {"made by": "a test"})
-    plan = StatisticsPlan((Leaf(("a",), "long"),), 32, str, tight_bounds=False)
     file = FileToCopy(str(tmp_path / "old"), str(tmp_path / "new"), pa.array([1], pa.int64()))
-    copy_file(file, codec="uncompressed", plan=plan, use_threads=False)
+    copy_file(file, codec="uncompressed", leaves=[Leaf(("a",), "long")], most_bytes=2**20)
     schema = pq.read_schema(tmp_path / "new")
     assert schema.field("a").metadata == {b"PARQUET:field_id": b"7"}
     assert schema.metadata == {b"made by": b"a test"}

@@ -7,7 +7,7 @@ sequences, metadata) back without looking inside. This code follows the sources 
 
 from __future__ import annotations
 
-from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere, add_of_copy
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
 from airflow_delta_merge.engine.delta_jvm.errors import (
     COMMIT,
     Progress,
@@ -61,7 +61,6 @@ __all__ = [
     "TrackingColumn",
     "WrittenFiles",
     "add_elsewhere",
-    "add_of_copy",
     "analysed_plan",
     "columns_from",
     "columns_of",

@@ -18,8 +18,8 @@ from airflow_delta_merge.engine.delta_jvm.table_metadata import (
     physical_name_of,
     prefix_length_of,
 )
-from airflow_delta_merge.engine.old_rows.arrow_statistics import StatisticsPlan
-from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, CopiedFile
+from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
+from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile
 
 _CODEC_OF_TABLE, _CODEC_OF_SESSION = "delta.parquet.compression.codec", "spark.sql.parquet.compression.codec"
 _COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
@@ -44,8 +44,6 @@ _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
 _OF_CHANGE_DATA = ("_change_type", "__is_cdc")
 #: Row tracking's entries in an add action; Delta assigns new ones to a new file.
 _NUMBERS_OF_ROWS = ("baseRowId", "defaultRowCommitVersion")
-#: The first version of pyarrow that can write small decimals as integers.
-_LEAST_ARROW = 18
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,7 @@ class CopyTerms:
     :param columns: physical names of the columns that each file must have.
     :param may_have: physical names of optional columns: partition columns and those of change data.
     :param statistics: the statistics that each copy gets.
+    :param by_executors: whether Spark's executors copy, because they are other processes than the driver.
     """
 
     folder: Path
@@ -64,6 +63,7 @@ class CopyTerms:
     columns: tuple[str, ...]
     may_have: frozenset[str]
     statistics: StatisticsPlan
+    by_executors: bool
 
     def path_of(self, add: dict[str, Any]) -> Path | None:
         """The file's path; None if it is outside the table's folder or has a deletion vector."""
@@ -72,15 +72,28 @@ class CopyTerms:
             return None
         return self.folder / unquote(path)
 
-    def path_of_copy(self, path: str, number: int) -> str:
-        """The path of a file's copy, in the same folder since both belong to one partition.
+    def name_of_copy(self, number: int) -> str:
+        """The name of a copy.
 
-        :param path: the file's path in the log.
         :param number: the copy's number, from 0.
         """
-        folder, slash, _ = path.rpartition("/")
         _, _, extension = CODECS[self.codec]
-        return f"{folder}{slash}part-{number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
+        return f"part-{number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
+
+    def add_of_copy(self, add: dict[str, Any], copy: CopiedFile) -> dict[str, Any]:
+        """The action that adds a copy.
+
+        :param add: the action of the original file, which is in the same folder: both belong to one partition.
+        """
+        folder, slash, _ = add["path"].rpartition("/")
+        return {
+            **{name: value for name, value in add.items() if name not in _NUMBERS_OF_ROWS},
+            "path": f"{folder}{slash}{Path(copy.path).name}",
+            "size": copy.num_bytes,
+            "modificationTime": copy.modified_ms,
+            "dataChange": True,
+            "stats": self.statistics.to_json(copy.num_rows, copy.statistics),
+        }
 
 
 def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | None:
@@ -93,10 +106,8 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
     metadata = metadata_of(transaction)
-    if not gateway.session.sparkContext().isLocal():
-        yield "Spark runs in other processes than the driver"
     if not _has_arrow():
-        yield f"pyarrow {_LEAST_ARROW} or later is not installed"
+        yield f"pyarrow {LEAST_ARROW} or later is not installed"
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
         yield "the table is not in a file system of this machine"
     if transaction.newMetadata().isDefined():
@@ -149,23 +160,8 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
     columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
     may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
     folder = Path(str(transaction.deltaLog().dataPath().toUri().getPath()))
-    return CopyTerms(folder, _codec(gateway, configuration), columns, may_have, plan)
-
-
-def add_of_copy(add: dict[str, Any], path: str, copy: CopiedFile) -> dict[str, Any]:
-    """The action that adds a copy.
-
-    :param add: the action of the original file.
-    :param path: the copy's path for the log.
-    """
-    return {
-        **{name: value for name, value in add.items() if name not in _NUMBERS_OF_ROWS},
-        "path": path,
-        "size": copy.num_bytes,
-        "modificationTime": copy.modified_ms,
-        "dataChange": True,
-        "stats": copy.statistics,
-    }
+    by_executors = not gateway.session.sparkContext().isLocal()
+    return CopyTerms(folder, _codec(gateway, configuration), columns, may_have, plan, by_executors)
 
 
 def add_elsewhere(add: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -194,7 +190,7 @@ def _has_arrow() -> bool:
         return False
     import pyarrow
 
-    return int(pyarrow.__version__.split(".")[0]) >= _LEAST_ARROW
+    return int(pyarrow.__version__.split(".")[0]) >= LEAST_ARROW
 
 
 def _codec(gateway: Gateway, configuration: dict[str, str]) -> str:

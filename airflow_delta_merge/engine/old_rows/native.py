@@ -1,7 +1,7 @@
-"""Removes rows from files by copying each file without them, with Arrow on the driver's own threads.
+"""Removes rows from files by copying each file without them, with Arrow: by threads of the driver, or by the executors.
 
-If new versions of rows need old values, the same pass writes the taken rows to temporary files. Spark then reads these
-instead of the touched files.
+If new versions of rows need old values, the driver's pass also writes the taken rows to temporary files. Spark then
+reads these instead of the touched files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import add_elsewhere, add_of_copy
+from airflow_delta_merge.engine.delta_jvm import add_elsewhere
+from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
     CopiedFile,
     FileToCopy,
@@ -34,15 +35,17 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.engine.delta_jvm import CopyTerms, FileSet, JavaObject
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf
 
 _log = logging.getLogger(__name__)
 
 #: Limit for the driver's memory: it holds eight bytes per taken row.
 _MOST_TAKEN_ROWS = 50_000_000
+_MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
 
 
 class Copies:
-    """Copies of touched files without the rows that clauses take, made in background threads.
+    """Copies of touched files without the rows that clauses take, made in the background.
 
     :param merge: the merge.
     :param terms: how copies are made.
@@ -51,12 +54,15 @@ class Copies:
 
     def __init__(self, merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> None:
         self._merge = merge
+        self._terms = terms
         self._jobs = jobs
-        cores = merge.gateway.default_parallelism
-        # A single file is decoded by all cores.
-        copy = partial(copy_file, codec=terms.codec, plan=terms.statistics, use_threads=len(jobs) < cores)
-        self._executor = ThreadPoolExecutor(min(cores, len(jobs)), thread_name_prefix="copy-files")
-        self._copies = [self._executor.submit(copy, job.file) for job in jobs]
+        self._copied: Sequence[CopiedFile] = ()
+        files, codec, leaves = [job.file for job in jobs], terms.codec, terms.statistics.leaves
+        self._copies: _CopiesInThreads | CopiesOnExecutors
+        if terms.by_executors:
+            self._copies = CopiesOnExecutors(merge.gateway.spark.sparkContext, files, codec=codec, leaves=leaves)
+        else:
+            self._copies = _CopiesInThreads(merge.gateway.default_parallelism, files, codec=codec, leaves=leaves)
 
     def taken_rows(self) -> FileSet | None:
         """Temporary files with the taken rows, once all files are copied; None if copying failed."""
@@ -73,12 +79,15 @@ class Copies:
         if copied is None:
             return None
         return self._merge.transaction.add_copies(
-            add_of_copy(job.add, job.path, copy) for job, copy in zip(self._jobs, copied, strict=True) if copy.num_rows
+            self._terms.add_of_copy(job.add, copy)
+            for job, copy in zip(self._jobs, copied, strict=True)
+            if copy.num_rows
         )
 
     def _wait(self) -> list[CopiedFile] | None:
         try:
-            return [copy.result() for copy in self._copies]
+            self._copied = self._copies.wait()
+            return self._copied
         except Exception as error:
             # Spark may read what Arrow can't, and reports a full disk in terms that users know.
             _log.info("Files are rewritten by Spark, as Arrow could not copy them: %s", error)
@@ -88,10 +97,35 @@ class Copies:
     def discard(self) -> None:
         """Stop copying and delete all copies."""
         self.close()
-        for job in self._jobs:
-            Path(job.file.copy).unlink(missing_ok=True)
+        for path in {*(job.file.copy for job in self._jobs), *(copy.path for copy in self._copied)}:
+            Path(path).unlink(missing_ok=True)
 
     def close(self) -> None:
+        """Stop copying."""
+        self._copies.stop()
+
+
+class _CopiesInThreads:
+    """Copies files in the driver's own process.
+
+    :param cores: how many files to copy at a time.
+    :param files: what to copy.
+    :param codec: see :func:`copy_file`, also for ``leaves``.
+    """
+
+    def __init__(self, cores: int, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]) -> None:
+        # A single file is decoded by all cores.
+        copy = partial(
+            copy_file, codec=codec, leaves=leaves, most_bytes=_MOST_BYTES_AT_ONCE, use_threads=len(files) < cores
+        )
+        self._executor = ThreadPoolExecutor(min(cores, len(files)), thread_name_prefix="copy-files")
+        self._copies = [self._executor.submit(copy, file) for file in files]
+
+    def wait(self) -> list[CopiedFile]:
+        """The copies, in the order of the files."""
+        return [copy.result() for copy in self._copies]
+
+    def stop(self) -> None:
         """Stop the threads after each has finished its current file."""
         self._executor.shutdown(cancel_futures=True)
 
@@ -147,12 +181,10 @@ class _Job:
     """One file to copy.
 
     :param add: the file's add action.
-    :param path: the copy's path for the log.
     :param file: what to copy, and where to.
     """
 
     add: dict[str, Any]
-    path: str
     file: FileToCopy
 
 
@@ -180,10 +212,9 @@ def _jobs(
     jobs = []
     for number, (path, add) in enumerate(adds.items()):
         assert path is not None, "files elsewhere are not copied"
-        of_copy = terms.path_of_copy(add["path"], number)
+        copy = path.with_name(terms.name_of_copy(number))
         taken_rows = None if folder is None else str(folder / f"{number}.parquet")
-        file = FileToCopy(str(path), str(terms.path_of({"path": of_copy})), taken[path], taken_rows)
-        jobs.append(_Job(add, of_copy, file))
+        jobs.append(_Job(add, FileToCopy(str(path), str(copy), taken[path], taken_rows)))
     return jobs
 
 

@@ -1,5 +1,7 @@
 """Copies Parquet files without some of their rows, with Arrow, so that the remaining rows don't go through Spark.
 
+Needs nothing else of this package but :mod:`.arrow_statistics`, as Spark's executors use both.
+
 A copy keeps the old file's schema, field ids, row order, row groups and key-value metadata. :func:`reason_not_to_copy`
 rules out files that Arrow would write differently; after writing, both footers are compared.
 """
@@ -13,16 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, StatisticsPlan
+from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf, LeafStatistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Most bytes of a row group to decode at a time, as Parquet counts them.
-_MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
 #: Minimum average length of the slices between removed rows for which slicing beats filtering.
 _ROWS_OF_A_SLICE = 64
+
+#: The first version of pyarrow that can write small decimals as integers.
+LEAST_ARROW = 18
 
 #: Parquet's codecs by their name in Spark's setting: Arrow's name, the level of Java's writer, the file's extension.
 CODECS: dict[str, tuple[str, int | None, str]] = {
@@ -65,16 +68,18 @@ class FileToCopy:
 class CopiedFile:
     """A copy.
 
+    :param path: where it is.
     :param num_rows: its rows; 0 if all were taken and there is no copy.
     :param num_bytes: its size.
     :param modified_ms: when it was written, in milliseconds since 1970.
-    :param statistics: Delta's, as JSON.
+    :param statistics: of its rows, by the leaf's path.
     """
 
+    path: str
     num_rows: int
     num_bytes: int
     modified_ms: int
-    statistics: str
+    statistics: dict[tuple[str, ...], LeafStatistics]
 
 
 def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[str]) -> str | None:
@@ -96,22 +101,26 @@ def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[s
     return None
 
 
-def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads: bool) -> CopiedFile:
+def copy_file(
+    file: FileToCopy, *, codec: str, leaves: Sequence[Leaf], most_bytes: int, use_threads: bool = False
+) -> CopiedFile:
     """Copy a file without the rows that are taken.
 
     :param codec: the name of a codec in :data:`CODECS`.
+    :param leaves: what to collect statistics of.
+    :param most_bytes: maximum bytes of a row group to decode at a time, as Parquet counts them.
     :param use_threads: whether to decode its columns in parallel.
     :raises CannotCopyError: when the copy's footer differs from the old one.
     """
     import pyarrow.parquet as pq
 
-    statistics = GatheredStatistics(plan)
+    statistics = GatheredStatistics(leaves)
     # Mapped memory is read on demand and doesn't count as the process's own.
     with pq.ParquetFile(file.path, memory_map=True, coerce_int96_timestamp_unit="us") as old:
         stay = _Output(file.copy, old, codec)
         taken = _Output(file.taken_rows, old, "snappy") if file.taken_rows else None
         try:
-            for position, rows in _parts(old, use_threads=use_threads):
+            for position, rows in _parts(old, most_bytes=most_bytes, use_threads=use_threads):
                 indices = _taken_of(file.taken, position, rows.num_rows)
                 kept = _without(rows, indices)
                 if kept.num_rows:
@@ -124,10 +133,11 @@ def copy_file(file: FileToCopy, *, codec: str, plan: StatisticsPlan, use_threads
             if taken:
                 taken.close()
         if not statistics.num_rows:
-            return CopiedFile(0, 0, 0, "")
+            return CopiedFile(file.copy, 0, 0, 0, {})
         _check(file, old, statistics.num_rows)
     about = Path(file.copy).stat()
-    return CopiedFile(statistics.num_rows, about.st_size, round(about.st_mtime * 1000), statistics.to_json())
+    modified_ms = round(about.st_mtime * 1000)
+    return CopiedFile(file.copy, statistics.num_rows, about.st_size, modified_ms, statistics.of_leaves)
 
 
 class _Output:
@@ -181,14 +191,14 @@ def _columns_with_dictionary(metadata: pq.FileMetaData) -> list[str]:
     return sorted({chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page})
 
 
-def _parts(file: pq.ParquetFile, *, use_threads: bool) -> Iterator[tuple[int, pa.Table]]:
+def _parts(file: pq.ParquetFile, *, most_bytes: int, use_threads: bool) -> Iterator[tuple[int, pa.Table]]:
     """The rows in parts, each with the position of its first row."""
     import pyarrow as pa
 
     position = 0
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        pieces = max(1, -(-group.total_byte_size // _MOST_BYTES_AT_ONCE))
+        pieces = max(1, -(-group.total_byte_size // most_bytes))
         if pieces == 1:
             rows = file.read_row_group(number, use_threads=use_threads)
             yield position, rows

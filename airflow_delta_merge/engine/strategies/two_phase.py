@@ -205,9 +205,11 @@ class ClassicMergeExecutor:
     def _write_beside_copies(self, touched: TouchedFiles) -> JavaObject | None:
         """Write new rows while the touched files are copied; None if they can't be copied, with nothing left behind.
 
-        Spark waits for the copies only if it needs the old values of taken rows, which the copying pass keeps.
+        Spark waits for the copies only if it needs the old values of taken rows, which the driver's copying pass keeps.
+        Where executors copy, it reads these rows from the touched files.
         """
-        merge, keep = self._merge, self._reads_taken_rows(touched)
+        merge = self._merge
+        keep = self._reads_taken_rows(touched) and not merge.transaction.copy_terms.by_executors
         with copies_without(merge, touched.files, touched.matches, keep_taken_rows=keep) as copies:
             taken_rows = copies.taken_rows() if copies is not None and keep else None
             if copies is None or (keep and taken_rows is None):

@@ -1,0 +1,141 @@
+"""A file's statistics as Delta writes them into its log, from what Arrow gathered.
+
+Delta's protocol asks for the number of rows and, for each column and struct field, the number of NULLs and the smallest
+and largest value of most types. As Delta's own writer does, this cuts long texts, truncates timestamps to milliseconds
+and takes NaN for the largest number. A bound that cannot be written as Delta would is left out, that is, unknown.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from airflow_delta_merge.engine.footer_statistics import Number, text_bounds, to_json
+from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, as days since 1970
+_MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
+#: Digits that identify any 32-bit float.
+_DIGITS_OF_A_FLOAT = 9
+
+
+@dataclass(frozen=True)
+class StatisticsPlan:
+    """Which columns have statistics, and how their bounds are written.
+
+    :param leaves: in the table's order.
+    :param prefix_length: how many characters of a long text are kept.
+    :param cut_above: truncates the largest text so that it stays above all others; returns None if it can't.
+    :param tight_bounds: whether the table's statistics have the ``tightBounds`` flag.
+    """
+
+    leaves: tuple[Leaf, ...]
+    prefix_length: int
+    cut_above: Callable[[str], str | None]
+    tight_bounds: bool
+
+    @classmethod
+    def of(
+        cls, statistics_schema: dict[str, Any], *, prefix_length: int, cut_above: Callable[[str], str | None]
+    ) -> StatisticsPlan:
+        """Build the plan from Delta's schema of the table's statistics: a struct of ``numRecords``, ``minValues`` …"""
+        kinds = {each["name"]: each["type"] for each in statistics_schema["fields"]}
+        bounded = dict(_leaves_of(kinds["minValues"])) if "minValues" in kinds else {}
+        counted = _leaves_of(kinds["nullCount"]) if "nullCount" in kinds else ()
+        leaves = tuple(Leaf(path, bounded.get(path, "")) for path, _ in counted)
+        return cls(leaves, prefix_length, cut_above, "tightBounds" in kinds)
+
+    def to_json(self, num_rows: int, of_leaves: Mapping[tuple[str, ...], LeafStatistics]) -> str:
+        """The statistics as Delta writes them into its log.
+
+        :param num_rows: number of the file's rows.
+        :param of_leaves: statistics by the leaf's path.
+        """
+        by_kind: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+        for leaf in self.leaves:
+            values = of_leaves.get(leaf.path, LeafStatistics())
+            _put(by_kind["nullCount"], leaf.path, values.nulls)
+            low, high = self._bounds(leaf, values)
+            if leaf.type:  # Delta writes a struct even if none of its fields has a bound
+                _put(by_kind["minValues"], leaf.path, low)
+                _put(by_kind["maxValues"], leaf.path, high)
+        statistics = {"numRecords": num_rows, **by_kind}
+        if self.tight_bounds:
+            statistics["tightBounds"] = True
+        return to_json(statistics)
+
+    def _bounds(self, leaf: Leaf, values: LeafStatistics) -> tuple[Any, Any]:
+        """Both bounds in their JSON form; an unknown bound is None."""
+        low, high = values.low, values.high
+        if leaf.type == "string":
+            return text_bounds(low, high, prefix_length=self.prefix_length, cut_above=self.cut_above)
+        if values.has_nan:  # NaN is Spark's greatest number
+            low, high = float("nan") if low is None else low, float("nan")
+        if low is None or high is None:
+            return None, None
+        return _number_or_moment(low, leaf.type), _number_or_moment(high, leaf.type)
+
+
+def _leaves_of(of_kind: Any, parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    for each in of_kind["fields"]:
+        path, type_ = (*parents, each["name"]), each["type"]
+        if isinstance(type_, dict) and type_["type"] == "struct":
+            yield from _leaves_of(type_, path)
+        else:
+            yield path, type_ if isinstance(type_, str) else ""
+
+
+def _number_or_moment(value: Any, type_: str) -> Any:
+    if type_ == "date":
+        return _moment(value * _MICROS_OF_DAY, "%Y-%m-%d") if _FIRST_DAY <= value <= _LAST_DAY else None
+    if type_ in ("timestamp", "timestamp_ntz"):
+        if not _FIRST_DAY <= value // _MICROS_OF_DAY <= _LAST_DAY:
+            return None
+        zone = "Z" if type_ == "timestamp" else ""
+        return _moment(value, "%Y-%m-%dT%H:%M:%S", f".{value // 1000 % 1000:03d}{zone}")
+    if isinstance(value, float):
+        return _floating(value, type_)
+    return Number(value) if isinstance(value, int | Decimal) else None
+
+
+def _moment(micros: int, pattern: str, rest: str = "") -> str:
+    moment = _EPOCH + datetime.timedelta(microseconds=micros)
+    year = f"{moment.year:04d}"  # C's %Y may leave zeros out
+    return moment.strftime(pattern.replace("%Y", year)) + rest
+
+
+def _floating(value: float, type_: str) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if type_ == "float":
+        # Java writes the fewest digits that identify the float.
+        for digits in range(1, _DIGITS_OF_A_FLOAT):
+            shorter = float(f"{value:.{digits}g}")
+            if struct.pack("f", shorter) == struct.pack("f", value):
+                return Number(_as_java_writes(shorter))
+    return Number(_as_java_writes(value))
+
+
+def _as_java_writes(value: float) -> str:
+    """A number as ``Double.toString`` writes it: with an exponent from 10⁷ on and below 10⁻³."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if not any(digits) or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
+
+
+def _put(parent: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        parent = parent.setdefault(name, {})
+    if value is not None:
+        parent[path[-1]] = value

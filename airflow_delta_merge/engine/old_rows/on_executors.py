@@ -1,0 +1,137 @@
+"""Copies files in a Spark job, each on the executor that gets it.
+
+The executors need pyarrow and nothing of this package: the code that copies travels with the job. Rows and statistics
+come back as plain values, since an executor can't name a class that it doesn't have.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import TaskContext, cloudpickle, inheritable_thread_target
+
+from airflow_delta_merge.engine.old_rows import arrow_statistics, parquet_copy
+from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
+from airflow_delta_merge.engine.old_rows.parquet_copy import (
+    LEAST_ARROW,
+    CannotCopyError,
+    CopiedFile,
+    FileToCopy,
+    copy_file,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+
+#: Python's memory on an executor is limited by the container and shared by its tasks.
+_MOST_BYTES_AT_ONCE = 32 * 1024 * 1024
+
+
+class CopiesOnExecutors:
+    """A Spark job that copies files, started in the background.
+
+    :param context: the session's Spark context.
+    :param files: what to copy; taken rows are not kept.
+    :param codec: see :func:`~airflow_delta_merge.engine.old_rows.parquet_copy.copy_file`, also for ``leaves``.
+    """
+
+    def __init__(
+        self, context: SparkContext, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]
+    ) -> None:
+        self._context = context
+        self._tag = f"copy-files-{uuid.uuid4()}"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="copy-files")
+        # With the merge's local properties the job is cancelled with the merge.
+        run = inheritable_thread_target(partial(self._run, files, codec, tuple(leaves)))
+        self._copied = self._thread.submit(run)
+
+    def _run(self, files: Sequence[FileToCopy], codec: str, leaves: tuple[Leaf, ...]) -> list[CopiedFile]:
+        self._context.addJobTag(self._tag)
+        tasks = [(file.path, file.copy, _bytes_of(file.taken)) for file in files]
+        leaves_as_tuples = tuple(astuple(leaf) for leaf in leaves)
+        for module in (arrow_statistics, parquet_copy, sys.modules[__name__]):
+            cloudpickle.register_pickle_by_value(module)  # so that Spark sends the code, not its name
+        copy = partial(_copy_in_task, codec=codec, leaves=leaves_as_tuples)
+        outcomes = [_Outcome(*each) for each in self._context.parallelize(tasks, len(tasks)).map(copy).collect()]
+        if errors := [outcome.error for outcome in outcomes if outcome.error]:
+            for outcome in outcomes:
+                if not outcome.error:
+                    Path(outcome.path).unlink(missing_ok=True)
+            raise CannotCopyError(errors[0])
+        return [outcome.to_file() for outcome in outcomes]
+
+    def wait(self) -> list[CopiedFile]:
+        """The copies, in the order of the files.
+
+        :raises CannotCopyError: when an executor could not copy a file.
+        """
+        return self._copied.result()
+
+    def stop(self) -> None:
+        """Cancel the job if it still runs. Files of tasks that are ended by that are orphans."""
+        if not self._copied.done():
+            self._context.cancelJobsWithTag(self._tag)
+        self._thread.shutdown()
+
+
+class _Outcome(NamedTuple):
+    """What a task made of a file, as plain values: a :class:`CopiedFile`, or the reason why there is none."""
+
+    error: str
+    path: str = ""
+    num_rows: int = 0
+    num_bytes: int = 0
+    modified_ms: int = 0
+    statistics: Mapping[tuple[str, ...], tuple[int, Any, Any, bool]] = MappingProxyType({})
+
+    def to_file(self) -> CopiedFile:
+        statistics = {path: LeafStatistics(*values) for path, values in self.statistics.items()}
+        return CopiedFile(self.path, self.num_rows, self.num_bytes, self.modified_ms, statistics)
+
+
+def _copy_in_task(
+    task: tuple[str, str, bytes], *, codec: str, leaves: Sequence[tuple[tuple[str, ...], str]]
+) -> tuple[Any, ...]:
+    """Copy one file. Runs on an executor.
+
+    :return: the fields of an :class:`_Outcome`.
+    """
+    path, copy, positions = task
+    context = TaskContext.get()
+    assert context is not None
+    # Speculation and lost executors run a task twice, and both attempts may write at the same time.
+    copy = re.sub(r"\.c000\b", f".c{context.taskAttemptId() + 1:03d}", copy)
+    try:
+        import pyarrow as pa
+
+        if int(pa.__version__.split(".")[0]) < LEAST_ARROW:
+            return (f"pyarrow {pa.__version__} is older than {LEAST_ARROW}",)
+        taken = pa.Array.from_buffers(pa.int64(), len(positions) // 8, [None, pa.py_buffer(positions)])
+        copied = copy_file(
+            FileToCopy(path, copy, taken),
+            codec=codec,
+            leaves=[Leaf(*each) for each in leaves],
+            most_bytes=_MOST_BYTES_AT_ONCE,
+        )
+    except Exception as error:  # Spark may read what Arrow can't; a retry would fail in the same way
+        Path(copy).unlink(missing_ok=True)
+        return (f"{type(error).__name__}: {error}",)
+    return ("", *astuple(copied))
+
+
+def _bytes_of(positions: pa.Int64Array) -> bytes:
+    """The positions' bytes: unlike an array, an executor without pyarrow can take them and say so."""
+    import pyarrow as pa
+
+    whole = pa.concat_arrays([positions])  # without an offset
+    return bytes(memoryview(whole.buffers()[1])[: 8 * len(whole)])
