@@ -132,6 +132,11 @@ def _demo(airflow: Airflow, progress: Progress) -> None:
     print()
     _judge(before, after, date.fromisoformat(_day(last)))
     progress.say("Done")
+    print(
+        "\nTo see these merges in Airflow's UI, without a password, run\n"
+        f"  AIRFLOW_HOME={HOME} .venv/bin/airflow standalone\n"
+        f"and open {airflow.url}/plugin/delta_merges"
+    )
 
 
 def _follow(airflow: Airflow, progress: Progress, done: set[str]) -> list[dict[str, Any]]:

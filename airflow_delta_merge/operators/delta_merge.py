@@ -50,7 +50,7 @@ from airflow_delta_merge.operators.description import announce, describe, descri
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
-from airflow_delta_merge.operators.task_links import kept_at_the_end
+from airflow_delta_merge.operators.task_links import kept_at_the_end, merges_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
@@ -435,7 +435,7 @@ class DeltaMergeOperator(SparkOptions):
         ]
 
     def _publish(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
-        self.log.info("%s", describe(result))
+        self.log.info("%s", describe(result, merges_url(context)))
         self._merged[position] = result
         self._announce(context, target, result)
         return result.to_dict()

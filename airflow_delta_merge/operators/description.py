@@ -34,8 +34,11 @@ def readable_statement(config: MergeConfig | MergeStatement) -> str:
     return f"{first}\n-- source_dedupe: {comment}\n{rest}"
 
 
-def describe(result: MergeResult) -> str:
-    """A result as a small table."""
+def describe(result: MergeResult, url: str | None = None) -> str:
+    """A result as a small table.
+
+    :param url: where to see more of it.
+    """
     rows = {
         "inserted": result.num_inserted_rows,
         "updated": result.num_updated_rows,
@@ -51,10 +54,12 @@ def describe(result: MergeResult) -> str:
     attempts = (
         f"; attempt {result.num_commit_attempts}, the others conflicted" if result.num_commit_attempts > 1 else ""
     )
-    how = f"  how     {result.executor}: {result.executor_reason}"
+    how = [f"  how     {result.executor}: {result.executor_reason}"]
+    see = [f"  see     {url}"] if url else []
     lines = [f"Merged into {result.table}: {_outcome(result)}{attempts}", *_counts(rows, files)]
     lines[-1] += f" of {result.num_files_before_skipping:,}"
-    return "\n".join([*lines, *_bad_rows(result.num_bad_rows), *_failed(result), *_bars(result.durations_ms), how])
+    lines += [*_bad_rows(result.num_bad_rows), *_failed(result), *_bars(result.durations_ms)]
+    return "\n".join([*lines, *how, *see])
 
 
 def describe_plan(plan: MergePlan) -> str:

@@ -1,4 +1,4 @@
-"""Keeps the links that a task learned while it ran."""
+"""Links to what a task did: those that it learned while it ran, and its tab in Airflow's UI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_1_PLUS
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
 log = logging.getLogger(__name__)
+
+#: The last part of the URL of a task instance's tab with its merges.
+TAB_OF_MERGES = "delta_merge"
+
+
+def merges_url(context: Context) -> str | None:
+    """The URL of the task instance's tab with its merges; None before Airflow 3.1, whose UI has no such tab."""
+    log_url = getattr(context["ti"], "log_url", None) if AIRFLOW_V_3_1_PLUS else None
+    return f"{log_url.partition('?')[0]}/plugin/{TAB_OF_MERGES}" if log_url else None
 
 
 @contextmanager

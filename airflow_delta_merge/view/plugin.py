@@ -8,6 +8,8 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 
+from airflow_delta_merge.operators.task_links import TAB_OF_MERGES
+
 #: Where the API server has the pages. Airflow's own addresses have no such prefix.
 URL_PREFIX = "/delta_merge"
 NAME = "Delta merges"
@@ -17,7 +19,7 @@ _VIEWS = (
     {
         "href": "delta_merge/task_instance?dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}",
         "destination": "task_instance",
-        "url_route": "delta_merge",
+        "url_route": TAB_OF_MERGES,
     },
 )
 

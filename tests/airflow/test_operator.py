@@ -383,6 +383,7 @@ def test_result_in_the_log() -> None:
         "          total       3.5 s",
         "  how     ClassicMergeExecutor: there is a matched clause",
     ]
+    assert describe(result, "http://airflow/merges").splitlines()[-1] == "  see     http://airflow/merges"
     broken = {"positive": 3, "unique": 0, "not_null": 2}
     failed = replace(result, failed_expectations=broken, num_set_aside_rows=4)
     assert "  broken  positive 3, not_null 2; 4 rows of the source set aside" in describe(failed).splitlines()
