@@ -24,10 +24,11 @@ from tests.differential.merge_errors import SECTIONS
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "errors.md"
 INTRODUCTION = """\
-# Errors
+# Errors of a MERGE
 
-`make errors` makes this page. It lists each condition that a MERGE can raise. `case` is the first case in
-`tests/differential` that raises it in the built-in and in this engine, `more` the number of further ones.
+Conditions that a MERGE can raise. `case` is the first case in `tests/differential` that raises the condition, both in
+the built-in and in this engine. [Errors by message](troubleshooting.md) says what to do. `make errors ARGS=--write`
+writes this page.
 """
 
 
@@ -69,7 +70,7 @@ def document() -> str:
     for section in SECTIONS:
         lines += [f"## {section.title}", "", f"Raised by {section.sources}.", ""]
         if section.raised:
-            lines += ["| condition | case | more |", "|---|---|---|"]
+            lines += ["| condition | case |", "|---|---|"]
             lines += [_row(name, cases.get(name, [])) for name in section.raised]
             lines.append("")
         if section.unreachable:
@@ -91,8 +92,8 @@ def _by_reason(unreachable: Mapping[str, str]) -> Mapping[str, list[str]]:
 
 
 def _row(name: str, cases: list[str]) -> str:
-    first = cases[0].replace("|", "\\|") if cases else "none"
-    return f"| {name} | {first} | {len(cases) - 1 or ''} |"
+    first = cases[0].partition(": ")[2].replace("|", "\\|") if cases else "none"
+    return f"| {name} | {first} |"
 
 
 def main() -> None:
