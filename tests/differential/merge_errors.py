@@ -116,8 +116,7 @@ SECTIONS = (
         ),
         unreachable={
             "DELTA_TARGET_TABLE_FINAL_SCHEMA_EMPTY": _INTERNAL,
-            "DELTA_COLUMN_NOT_FOUND_IN_MERGE": "columns that an INSERT leaves out already have their "
-            "default or NULL",
+            "DELTA_COLUMN_NOT_FOUND_IN_MERGE": "columns that an INSERT leaves out already have their default or NULL",
             "DELTA_OPERATION_ON_TEMP_VIEW_WITH_GENERATED_COLS_NOT_SUPPORTED": "only a plain SELECT * is "
             "allowed; other views raise DELTA_UNSUPPORTED_SOURCE or DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
             "DELTA_CANNOT_GENERATE_UPDATE_EXPRESSIONS": _INTERNAL,
