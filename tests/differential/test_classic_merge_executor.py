@@ -112,8 +112,7 @@ CHANGE_DATA = [
          does="delete, insert", source=THRICE, table=FILES),
 ]  # fmt: skip
 
-# With change data the built-in loses rows here, on some runs only: see "Rows that the built-in loses" in
-# docs/metrics.md. So it merges into a table without.
+# With change data the built-in loses rows here, on some runs only (docs/metrics.md). So it merges into a table without.
 BESIDE_INSERTS = [
     Case("deletes de-duplicated, inserts are not", f"{DELETE} {INSERT}", does="delete, insert", source=THRICE,
          table=replace(FILES, properties=VECTORS)),
