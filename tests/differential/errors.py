@@ -24,10 +24,11 @@ from tests.differential.merge_errors import SECTIONS
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "errors.md"
 INTRODUCTION = """\
-# Errors
+# Errors of a MERGE
 
-`make errors` makes this page. It lists each condition that a MERGE can raise. `case` is the first case in
-`tests/differential` that raises it in the built-in and in this engine, `more` the number of further ones.
+Conditions that a MERGE can raise. `case` is the first case in `tests/differential` that raises the condition, both in
+the built-in and in this engine. [Errors by message](troubleshooting.md) says what to do. `make errors ARGS=--write`
+writes this page.
 """
 
 
@@ -63,36 +64,27 @@ def _read(jar: Path, name: str) -> dict[str, Any]:
 
 
 def document() -> str:
-    """The list as Markdown."""
+    """The list as Markdown: the conditions that a case raises."""
     cases = cases_by_condition()
     lines = [INTRODUCTION]
     for section in SECTIONS:
-        lines += [f"## {section.title}", "", f"Raised by {section.sources}.", ""]
         if section.raised:
-            lines += ["| condition | case | more |", "|---|---|---|"]
+            lines += [f"## {section.title}", "", f"Raised by {section.sources}.", ""]
+            lines += ["| condition | case |", "|---|---|"]
             lines += [_row(name, cases.get(name, [])) for name in section.raised]
-            lines.append("")
-        if section.unreachable:
-            lines += ["| without a case | why |", "|---|---|"]
-            lines += [f"| {', '.join(names)} | {reason} |" for reason, names in _by_reason(section.unreachable).items()]
             lines.append("")
     raised = sum(len(section.raised) for section in SECTIONS)
     unreachable = sum(len(section.unreachable) for section in SECTIONS)
-    lines.append(f"{raised} conditions with a case, {unreachable} without one.")
+    lines += [
+        f"These are {raised} conditions. `tests/differential/merge_errors.py` has {unreachable} more that no case can",
+        "raise, each with the reason.",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _by_reason(unreachable: Mapping[str, str]) -> Mapping[str, list[str]]:
-    """The conditions that no case raises, by the reason why."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, reason in unreachable.items():
-        found[reason].append(name)
-    return found
-
-
 def _row(name: str, cases: list[str]) -> str:
-    first = cases[0].replace("|", "\\|") if cases else "none"
-    return f"| {name} | {first} | {len(cases) - 1 or ''} |"
+    first = cases[0].partition(": ")[2].replace("|", "\\|") if cases else "none"
+    return f"| {name} | {first} |"
 
 
 def main() -> None:

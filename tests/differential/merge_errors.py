@@ -28,10 +28,11 @@ class Section:
 
 
 _BY_API = "Spark's parser refuses the SQL first"
-_INTERNAL = "checks Delta's own code; no statement leads there"
-_DAMAGED = "needs a damaged table; every reader of it fails with this"
+_INTERNAL = "internal check; no statement reaches it"
+_DAMAGED = "needs a damaged table; every reader fails the same way"
 _SETTING = "the session refuses the setting before any merge"
-_BUILDS_ONLY = "raised when a table is created or altered, so no merge meets such a table"
+_OTHER_FORMAT = "for other formats Spark raises UNSUPPORTED_FEATURE.TABLE_OPERATION"
+_BUILDS_ONLY = "raised by CREATE or ALTER TABLE, so no such table exists"
 
 SECTIONS = (
     Section(
@@ -94,14 +95,11 @@ SECTIONS = (
             "DELTA_CANNOT_GENERATE_CODE_FOR_EXPRESSION": "clauses are never compiled as expressions; " + _INTERNAL,
             "DELTA_CANNOT_RESOLVE_SOURCE_COLUMN": "stars are expanded to the source's own columns, which it has",
             "DELTA_NO_NEW_ATTRIBUTE_ID": _INTERNAL,
-            "DELTA_NOT_A_DELTA_TABLE": "a MERGE into another format stays Spark's, which raises "
-            "UNSUPPORTED_FEATURE.TABLE_OPERATION",
-            "DELTA_ONLY_OPERATION": "a MERGE into another format stays Spark's, which raises "
-            "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+            "DELTA_NOT_A_DELTA_TABLE": _OTHER_FORMAT,
+            "DELTA_ONLY_OPERATION": _OTHER_FORMAT,
             "DELTA_MISSING_DELTA_TABLE": "a path without a table raises DELTA_TABLE_NOT_FOUND or PATH_NOT_FOUND first",
             "DELTA_PATH_DOES_NOT_EXIST": "a path without a table raises DELTA_TABLE_NOT_FOUND or PATH_NOT_FOUND first",
-            "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG": "needs a session without Delta's extension, in "
-            "which the cases' tables can't be made",
+            "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG": "needs a session without Delta's extension",
         },
     ),
     Section(
@@ -118,18 +116,18 @@ SECTIONS = (
         ),
         unreachable={
             "DELTA_TARGET_TABLE_FINAL_SCHEMA_EMPTY": _INTERNAL,
-            "DELTA_COLUMN_NOT_FOUND_IN_MERGE": "columns that an INSERT doesn't name get their default or NULL before",
-            "DELTA_OPERATION_ON_TEMP_VIEW_WITH_GENERATED_COLS_NOT_SUPPORTED": "a view that is a plain SELECT * is "
-            "allowed, and any other raises DELTA_UNSUPPORTED_SOURCE or DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
+            "DELTA_COLUMN_NOT_FOUND_IN_MERGE": "columns that an INSERT leaves out already have their default or NULL",
+            "DELTA_OPERATION_ON_TEMP_VIEW_WITH_GENERATED_COLS_NOT_SUPPORTED": "only a plain SELECT * is "
+            "allowed; other views raise DELTA_UNSUPPORTED_SOURCE or DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
             "DELTA_CANNOT_GENERATE_UPDATE_EXPRESSIONS": _INTERNAL,
             "DELTA_EXTRACT_REFERENCES_FIELD_NOT_FOUND": "a struct that lacks a field raises "
-            "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION before its fields are looked up",
+            "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION first",
             "DELTA_NON_GENERATED_COLUMN_MISSING_UPDATE_EXPR": _INTERNAL,
-            "DELTA_MISSING_SET_COLUMN": "an unknown column to set raises DELTA_MERGE_UNRESOLVED_EXPRESSION before",
+            "DELTA_MISSING_SET_COLUMN": "an unknown column to set raises DELTA_MERGE_UNRESOLVED_EXPRESSION first",
             "DELTA_UNSUPPORTED_FIELD_UPDATE_NON_STRUCT": "a field of an array or a map raises "
-            "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE before",
+            "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE first",
             "DELTA_GENERATED_COLUMN_UPDATE_TYPE_MISMATCH": "defined, but raised nowhere in Delta 4.4",
-            "DELTA_UNSUPPORTED_EXPRESSION_IN_TARGET_COLUMN": "raised by UPDATE's resolution; MERGE's raises "
+            "DELTA_UNSUPPORTED_EXPRESSION_IN_TARGET_COLUMN": "raised by UPDATE; MERGE raises "
             "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE",
         },
     ),
@@ -152,10 +150,11 @@ SECTIONS = (
             "DELTA_MERGE_INCOMPATIBLE_DATATYPE": "the inner cause of DELTA_FAILED_TO_MERGE_FIELDS, which both "
             "engines raise",
             "DELTA_MERGE_INCOMPATIBLE_DECIMAL_TYPE": "a MERGE converts implicitly, so decimals never fail to merge",
-            "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME": "raised for a single column of ALTER TABLE; evolution names all",
+            "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME": "raised by ALTER TABLE; evolution raises "
+            "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES",
             "DELTA_USER_DEFINED_TYPE_COLUMN_CONTAINS_NULL_TYPE": "SQL has no user-defined types",
             "DELTA_EMPTY_DATA": "a merge's rows always have columns",
-            "DELTA_METADATA_MISMATCH": "MERGE evolves in its own way; raised where DataFrames are written",
+            "DELTA_METADATA_MISMATCH": "raised by writes of DataFrames",
             "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_PREVIEW": _DAMAGED,
         },
     ),
@@ -169,8 +168,7 @@ SECTIONS = (
         ),
         unreachable={
             "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY": "needs an executor that is lost repeatedly",
-            "DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION": "needs a source cached by another thread between two lines "
-            "of Delta's code",
+            "DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION": "needs another thread that caches the source meanwhile",
             "DELTA_NUM_RECORDS_MISMATCH": _INTERNAL,
             "DELTA_COMMAND_INVARIANT_VIOLATION": _INTERNAL,
             "DELTA_READ_TABLE_WITHOUT_COLUMNS": "a table without columns raises DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
@@ -213,7 +211,7 @@ SECTIONS = (
         unreachable={
             "DELTA_MISSING_NOT_NULL_COLUMN_VALUE": "a merge writes every column; a missing one is NULL and raises "
             "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
-            "DELTA_NOT_NULL_COLUMN_NOT_FOUND_IN_STRUCT": "structs are aligned with the table's before they are checked",
+            "DELTA_NOT_NULL_COLUMN_NOT_FOUND_IN_STRUCT": "structs are aligned with the table before the check",
             "DELTA_UNSUPPORTED_INVARIANT_NON_STRUCT": _BUILDS_ONLY,
             "DELTA_NESTED_NOT_NULL_CONSTRAINT": _BUILDS_ONLY,
             "DELTA_NOT_NULL_NESTED_FIELD": _BUILDS_ONLY,
@@ -226,7 +224,7 @@ SECTIONS = (
             "DELTA_EXPRESSIONS_NOT_FOUND_IN_GENERATED_COLUMN": _INTERNAL,
             "DELTA_PARTITION_COLUMN_NOT_FOUND": "a merge writes every column of the table",
             "DELTA_NON_PARTITION_COLUMN_ABSENT": _BUILDS_ONLY,
-            "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS": "raised where the feed is switched on; a merge that would add "
+            "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS": "raised when the feed is switched on; a merge that adds "
             "such a column raises RESERVED_CDC_COLUMNS_ON_WRITE",
             "DELTA_MATERIALIZED_ROW_TRACKING_COLUMN_NAME_MISSING": _DAMAGED,
             "DELTA_UNSUPPORTED_ABS_PATH_ADD_FILE": _INTERNAL,
@@ -255,8 +253,8 @@ SECTIONS = (
             "DELTA_UNSUPPORTED_WRITES_WITHOUT_COORDINATOR": "needs a commit coordinator; open-source Delta has none",
             "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED": "needs a catalog that manages commits",
             "DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION": "needs a catalog that manages commits",
-            "DELTA_GEOSPATIAL_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 makes no table with a geometry",
-            "DELTA_GEOSPATIAL_SRID_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 makes no table with a geometry",
+            "DELTA_GEOSPATIAL_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 can't create a table with a geometry",
+            "DELTA_GEOSPATIAL_SRID_NOT_SUPPORTED": "Spark 4.2 with Delta 4.4 can't create a table with a geometry",
             "DELTA_UNIVERSAL_FORMAT_VIOLATION": "needs Delta's Iceberg jar",
             "DELTA_UNIVERSAL_FORMAT_CONVERSION_FAILED": "needs Delta's Iceberg jar",
             "DELTA_MISSING_ICEBERG_CLASS": "needs Delta's Iceberg jar",
@@ -276,9 +274,9 @@ SECTIONS = (
             "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
         ),
         unreachable={
-            "DELTA_CONCURRENT_DELETE_DELETE": "a merge removes only files that it read, so that "
+            "DELTA_CONCURRENT_DELETE_DELETE": "a merge removes only files that it read, so "
             "DELTA_CONCURRENT_DELETE_READ comes first",
-            "DELTA_CONCURRENT_WRITE": "raised by commits that may not be retried, such as a table's first",
+            "DELTA_CONCURRENT_WRITE": "raised by commits without retries, such as a table's first",
             "DELTA_DUPLICATE_ACTIONS_FOUND": _INTERNAL,
             "DELTA_ROW_TRACKING_BACKFILL_RUNNING_CONCURRENTLY_WITH_UNBACKFILL": "raised by ALTER TABLE",
             "DELTA_ADDING_DELETION_VECTORS_DISALLOWED": _INTERNAL,
@@ -286,11 +284,11 @@ SECTIONS = (
             "DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS": _INTERNAL,
             "DELTA_INVALID_PARTITIONING_SCHEMA": _INTERNAL,
             "DELTA_METADATA_ABSENT": _INTERNAL,
-            "DELTA_INVALID_COMMITTED_VERSION": "needs a file system that shows an older list after a write",
+            "DELTA_INVALID_COMMITTED_VERSION": "needs a file system with stale listings",
             "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION": "raised by statements that rename or drop columns",
             "DELTA_UNSUPPORTED_PARTITION_COLUMN_CHANGE": _INTERNAL,
-            "DELTA_POST_COMMIT_HOOK_FAILED": "after the commit; the hooks of local tables (checkpoint, checksum, "
-            "auto compaction) log their failures",
+            "DELTA_POST_COMMIT_HOOK_FAILED": "the hooks of local tables (checkpoint, checksum, auto compaction) only "
+            "log failures",
             "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL": "raised by DROP FEATURE",
         },
     ),

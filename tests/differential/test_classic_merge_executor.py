@@ -113,8 +113,7 @@ CHANGE_DATA = [
          does="delete, insert", source=THRICE, table=FILES),
 ]  # fmt: skip
 
-# With change data the built-in loses rows here, on some runs only: see "Rows that the built-in loses" in
-# docs/metrics.md. So it merges into a table without.
+# With change data the built-in loses rows here, on some runs only (docs/metrics.md). So it merges into a table without.
 BESIDE_INSERTS = [
     Case("deletes de-duplicated, inserts are not", f"{DELETE} {INSERT}", does="delete, insert", source=THRICE,
          table=replace(FILES, properties=VECTORS)),
@@ -164,7 +163,7 @@ MULTIPLE_MATCHES = [
 
 
 # Two source rows match bob, for whom both conditions are NULL; only cid fulfils the first. In Delta 4.4 bob becomes two
-# rows: see "Rows that the built-in doubles" in docs/metrics.md.
+# rows: see docs/metrics.md.
 DOUBLED = Case(
     "conditions are NULL for a row that two source rows match",
     "WHEN MATCHED AND t.age > 45 THEN DELETE WHEN MATCHED AND s.age + t.age = 1 THEN UPDATE SET name = s.name",
