@@ -133,7 +133,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
                 return stored if isinstance(stored, int) else None
             except ValueError as error:
                 self.log.warning(
-                    "Could not save which commits of %s were reported, so a restart may repeat them: %s",
+                    "Airflow keeps no state for the watcher of %s, so it misses commits made while it is down: %s",
                     self.table.path,
                     error,
                 )
