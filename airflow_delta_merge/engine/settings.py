@@ -75,11 +75,6 @@ class Settings:
         """Minimum size of an unpartitioned table with few files; reading a smaller one is faster than pruning it."""
         return self.small_merge_bytes // 8
 
-    @property
-    def footer_statistics_from_bytes(self) -> int:
-        """Minimum bytes of text columns before a write takes their statistics from the new files' footers."""
-        return self.small_merge_bytes // 2
-
     def of_table(self, table_property: Callable[[str], str | None]) -> Settings:
         """The settings for a table, whose properties may turn off pruning by the source.
 
