@@ -49,7 +49,7 @@ _EXPECTED = "every candidate file is expected to be touched"
 #: Maximum candidate rows per source row.
 _TARGET_ROWS_FOR_ONE = 4
 
-#: Nothing is kept here, so the limit is several times that of a kept join.
+#: Several times the limit of a small merge, since nothing is kept.
 _TIMES_OF_KEPT = 4
 
 #: Maximum candidate rows for which a broadcast replaces the search. Counting written rows takes longer per row than

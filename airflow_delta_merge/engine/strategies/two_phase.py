@@ -91,10 +91,10 @@ class ClassicMergeExecutor:
     their files. These give the touched files, the ambiguity error and all row metrics. A file is touched only if a
     clause takes one of its rows; pairs for which every condition is false touch nothing (delta-io/delta#1812).
 
-    Phase 2, :meth:`write_all_changes`: read the touched files in full, join each row with its source row, and write
-    updated and unmodified rows in the files' own order. A small source is broadcast, so no target row is shuffled. With
-    deletion vectors only new versions of rows are written, and the old ones are marked straight from the matches; where
-    the new versions come from the source alone, the target isn't read again. Source rows without a match are inserted.
+    Phase 2, :meth:`write_all_changes`: write new versions of rows and source rows without a match, and remove the old
+    rows: mark them by deletion vectors straight from the matches, or copy the touched files without them. If the new
+    versions come from the source alone, the target isn't read again. Files that can't be copied are rewritten by Spark,
+    which joins each of their rows with its source row; a small source is broadcast, so no target row is shuffled.
     """
 
     def __init__(self, merge: MergeContext) -> None:
