@@ -68,7 +68,8 @@ class OnePass:
     def fits(self, facts: Facts) -> str | None:
         """Whether every candidate file is expected to be touched, so that one join yields the new files.
 
-        A source that is broadcast to many rows doesn't qualify: its search for touched files shuffles nothing.
+        A source that is broadcast to many rows doesn't qualify: its search for touched files shuffles nothing. Nor
+        does one that is broadcast to files which can be copied natively: copying is faster than writing all rows.
         Unless a wrong guess would write little in vain, there must be a source row for every few rows of the files.
         """
         if not (facts.source_is_read and facts.shortcuts) or facts.limits_changes:
@@ -82,7 +83,7 @@ class OnePass:
             return _EXPECTED if facts.candidate_files == 1 or meets_all else None
         if not meets_all:
             return None
-        if _is_quickly_broadcast(facts):
+        if _is_quickly_broadcast(facts) and not facts.copies_files:
             return _EXPECTED
         is_most = facts.candidate_rows <= facts.source_rows * _TARGET_ROWS_FOR_ONE
         is_shuffled_update = "update" in facts.takes_all_by and not facts.source_is_broadcast
