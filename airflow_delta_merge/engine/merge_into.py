@@ -246,7 +246,7 @@ class MergeIntoCommand:
             gateway=self._gateway,
             statement=self._statement,
             transaction=transaction,
-            write=TransactionalWrite(self._gateway, transaction, self._settings),
+            write=TransactionalWrite(self._gateway, transaction),
             names=ColumnNames(),
             metrics=self._metrics,
             settings=self._settings.of_table(transaction.table_property),

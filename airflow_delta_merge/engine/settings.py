@@ -28,7 +28,7 @@ class Settings:
     :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are
         read from its version's checksum file, where Delta lists them, instead of replaying its log.
     :param small_merge_bytes: ``smallMergeBytes``: maximum size of source and candidate files of a small merge, which
-        joins all columns once, in one task. 0: no merge is small.
+        may join them in one task. 0: no merge is small.
     :param copy_files_from_bytes: ``copyFilesFromBytes``: minimum total size of the touched files for which they are
         copied natively without the rows that clauses take, where possible. 0: always.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are broadcast, so the target is never shuffled.
@@ -74,11 +74,6 @@ class Settings:
     def prune_from_bytes(self) -> int:
         """Minimum size of an unpartitioned table with few files; reading a smaller one is faster than pruning it."""
         return self.small_merge_bytes // 8
-
-    @property
-    def footer_statistics_from_bytes(self) -> int:
-        """Minimum bytes of text columns before a write takes their statistics from the new files' footers."""
-        return self.small_merge_bytes // 2
 
     def of_table(self, table_property: Callable[[str], str | None]) -> Settings:
         """The settings for a table, whose properties may turn off pruning by the source.

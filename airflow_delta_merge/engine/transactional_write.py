@@ -13,14 +13,11 @@ from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, JavaObject, MergeTransaction
-    from airflow_delta_merge.engine.settings import Settings
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024
 #: Below this size a task is not worth splitting, as in Spark's adaptive execution.
 SMALLEST_TASK_BYTES = 1024 * 1024
-#: Maximum number of footers the driver reads. Beyond it, executors collect statistics faster.
-_MOST_FOOTERS = 1000
 
 
 class TransactionalWrite:
@@ -30,10 +27,9 @@ class TransactionalWrite:
     columns, statistics, optimised writes and change data.
     """
 
-    def __init__(self, gateway: Gateway, transaction: MergeTransaction, settings: Settings) -> None:
+    def __init__(self, gateway: Gateway, transaction: MergeTransaction) -> None:
         self._gateway = gateway
         self._transaction = transaction
-        self._settings = settings
 
     def write_files(self, rows: DataFrame, *, input_bytes: int) -> JavaObject:
         """Write rows as new data files; nothing is visible before the commit.
@@ -45,12 +41,7 @@ class TransactionalWrite:
         :param input_bytes: a rough size of the rows.
         :return: JVM sequence of file actions.
         """
-        tasks = self._task_count(input_bytes)
-        partitioned = bool(self._transaction.partition_columns)
-        return self._transaction.write_files(
-            self._arranged(rows, tasks),
-            texts_by_footers=self._takes_texts_from_footers(input_bytes, None if partitioned else tasks),
-        )
+        return self._transaction.write_files(self._arranged(rows, self._task_count(input_bytes)))
 
     def write_rewritten(
         self,
@@ -83,10 +74,7 @@ class TransactionalWrite:
             rows = rows.unionAll(inserted)
         makes_no_more_files = files.partitions == 1 or tasks * files.partitions <= files.count
         in_place = few_inserted and not moves_rows and makes_no_more_files
-        return self._transaction.write_files(
-            self._arranged(rows, tasks, in_place=in_place),
-            texts_by_footers=self._takes_texts_from_footers(num_bytes, max(tasks, files.count)),
-        )
+        return self._transaction.write_files(self._arranged(rows, tasks, in_place=in_place))
 
     def _arranged(self, rows: DataFrame, tasks: int, *, in_place: bool = False) -> DataFrame:
         transaction = self._transaction
@@ -101,22 +89,6 @@ class TransactionalWrite:
         if in_place and not transaction.generates_identity:
             return rows.coalesce(tasks)
         return rows.repartition(*partition_columns)
-
-    def _takes_texts_from_footers(self, num_bytes: int, num_files: int | None) -> bool:
-        """Whether reading texts' statistics from each new file's footer is faster than collecting them while writing.
-
-        :param num_bytes: a rough size of the rows.
-        :param num_files: maximum number of files that they make; None if unknown.
-        """
-        from_bytes = self._settings.footer_statistics_from_bytes
-        if not from_bytes:
-            return True
-        if num_bytes < from_bytes or num_files is None or num_files > _MOST_FOOTERS:
-            return False
-        # Estimates the text columns' bytes as if all columns had equal size: wide tables have few rows in many bytes.
-        return (
-            num_bytes >= num_files * SMALLEST_TASK_BYTES and num_bytes * self._transaction.share_of_texts >= from_bytes
-        )
 
     def _task_count(self, input_bytes: int) -> int:
         """As many tasks as the size needs, using no more cores than the size is worth."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import tempfile
 from pathlib import Path
@@ -70,18 +69,3 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
     commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"]
     assert b"userMetadata" in commit
     assert CANARY.encode() not in commit
-
-
-def test_text_statistics_are_read_from_footers_in_s3(server: S3Server, bucket: str) -> None:
-    conf = {**SPARK, "spark.deltaMerge.smallMergeBytes": "0"}
-    DeltaMergeHook(conf=conf).merge(config(bucket, "SELECT id, concat('ä', id) AS name FROM range(3)"))
-    commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"].decode()
-    (add,) = (action["add"] for action in map(json.loads, commit.splitlines()) if "add" in action)
-    assert json.loads(add["stats"]) == {
-        "numRecords": 3,
-        "minValues": {"id": 0, "name": "ä0"},
-        "maxValues": {"id": 2, "name": "ä2"},
-        "nullCount": {"id": 0, "name": 0},
-    }
-    # Nobody else reads a file that was inserted into an empty table.
-    assert f"GET /{bucket}/orders/{add['path']}" in server.log.read_text()

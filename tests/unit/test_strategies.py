@@ -74,6 +74,11 @@ def taken(facts: Facts) -> str:
             id="updates broadcast to half a million rows",
         ),
         pytest.param(
+            replace(UPSERT, inserts=False, candidate_bytes=30 * MB, candidate_rows=500_000, copies_files=True),
+            "TwoPhase",
+            id="updates broadcast to files that can be copied",
+        ),
+        pytest.param(
             replace(UPSERT, candidate_bytes=30 * MB, candidate_rows=500_000),
             "TwoPhase",
             id="no broadcast tells what to insert",

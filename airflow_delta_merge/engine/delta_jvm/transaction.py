@@ -33,7 +33,6 @@ from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
-from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
@@ -196,29 +195,11 @@ class MergeTransaction:
 
     # Writing
 
-    def write_files(self, rows: DataFrame, *, texts_by_footers: bool) -> JavaObject:
-        """Write rows as new files with Delta's own writer. Returns a JVM sequence of file actions.
-
-        :param texts_by_footers: whether to read statistics of text columns from the new files' footers.
-        """
-        texts = self._written_texts if texts_by_footers else None
-        if texts is None:
-            written = self._transaction.writeFiles(jdf(rows))
-        else:
-            with texts.left_out(self._gateway, self._transaction):
-                written = self._transaction.writeFiles(jdf(rows))
-            written = texts.added_to(written, self._gateway, self._transaction)
+    def write_files(self, rows: DataFrame) -> JavaObject:
+        """Write rows as new files with Delta's own writer. Returns a JVM sequence of file actions."""
+        written = self._transaction.writeFiles(jdf(rows))
         self._written.append(written)
         return written
-
-    @property
-    def share_of_texts(self) -> float:
-        """Share of the table's columns (0 to 1) that are text columns with statistics in footers."""
-        return self._written_texts.share if self._written_texts else 0.0
-
-    @cached_property
-    def _written_texts(self) -> WrittenTexts | None:
-        return WrittenTexts.of(self._gateway, self._transaction)
 
     @cached_property
     def reason_against_copies(self) -> str | None:

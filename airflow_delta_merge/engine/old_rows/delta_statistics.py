@@ -8,6 +8,7 @@ and takes NaN for the largest number. A bound that cannot be written as Delta wo
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from airflow_delta_merge.engine.footer_statistics import Number, text_bounds, to_json
 from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -23,6 +23,10 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, as days s
 _MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
 #: Digits that identify any 32-bit float.
 _DIGITS_OF_A_FLOAT = 9
+
+
+class _Number(str):
+    """A number exactly as written in JSON; Python's own JSON loses decimals of 38 digits."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,13 @@ class StatisticsPlan:
         statistics = {"numRecords": num_rows, **by_kind}
         if self.tight_bounds:
             statistics["tightBounds"] = True
-        return to_json(statistics)
+        return _as_json(statistics)
 
     def _bounds(self, leaf: Leaf, values: LeafStatistics) -> tuple[Any, Any]:
         """Both bounds in their JSON form; an unknown bound is None."""
         low, high = values.low, values.high
         if leaf.type == "string":
-            return text_bounds(low, high, prefix_length=self.prefix_length, cut_above=self.cut_above)
+            return _text_bounds(low, high, prefix_length=self.prefix_length, cut_above=self.cut_above)
         if values.has_nan:  # NaN is Spark's greatest number
             low, high = float("nan") if low is None else low, float("nan")
         if low is None or high is None:
@@ -101,7 +105,7 @@ def _number_or_moment(value: Any, type_: str) -> Any:
         return _moment(value, "%Y-%m-%dT%H:%M:%S", f".{value // 1000 % 1000:03d}{zone}")
     if isinstance(value, float):
         return _floating(value, type_)
-    return Number(value) if isinstance(value, int | Decimal) else None
+    return _Number(value) if isinstance(value, int | Decimal) else None
 
 
 def _moment(micros: int, pattern: str, rest: str = "") -> str:
@@ -120,8 +124,8 @@ def _floating(value: float, type_: str) -> str:
         for digits in range(1, _DIGITS_OF_A_FLOAT):
             shorter = float(f"{value:.{digits}g}")
             if struct.pack("f", shorter) == struct.pack("f", value):
-                return Number(_as_java_writes(shorter))
-    return Number(_as_java_writes(value))
+                return _Number(_as_java_writes(shorter))
+    return _Number(_as_java_writes(value))
 
 
 def _as_java_writes(value: float) -> str:
@@ -139,3 +143,27 @@ def _put(parent: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
         parent = parent.setdefault(name, {})
     if value is not None:
         parent[path[-1]] = value
+
+
+def _text_bounds(
+    low: bytes | None, high: bytes | None, *, prefix_length: int, cut_above: Callable[[str], str | None]
+) -> tuple[str | None, str | None]:
+    """Delta's bounds of a text column. An unknown bound is None; both are None for texts that are not UTF-8.
+
+    :param low: the smallest text's bytes; None if all are NULL.
+    :param high: the largest text's bytes; None if all are NULL.
+    :param prefix_length: see :class:`StatisticsPlan`, also for ``cut_above``.
+    """
+    if low is None or high is None:
+        return None, None
+    try:
+        return low.decode()[:prefix_length], cut_above(high.decode())
+    except UnicodeDecodeError:
+        return None, None
+
+
+def _as_json(value: Any) -> str:
+    """JSON as Delta writes it into its log: compact, with unescaped non-ASCII characters."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{_as_json(each)}" for key, each in value.items()) + "}"
+    return value if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

@@ -57,6 +57,7 @@ class Facts:
     :param candidate_files: number of files that can hold a match.
     :param candidate_bytes: their size.
     :param candidate_rows: their rows; 0 if unknown.
+    :param copies_files: whether touched files can be copied natively, and are large enough for that.
     """
 
     has_guards: bool = False
@@ -90,6 +91,7 @@ class Facts:
     candidate_files: int = 0
     candidate_bytes: int = 0
     candidate_rows: int = 0
+    copies_files: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -176,4 +178,5 @@ def facts_after(facts: Facts, merge: MergeContext) -> Facts:
         candidate_files=candidates.count,
         candidate_bytes=candidates.num_bytes,
         candidate_rows=candidates.num_rows or 0,
+        copies_files=merge.copies_files,
     )

@@ -1,33 +1,26 @@
-"""Statistics of text columns that are read from the footers of the new files: the same as Delta's writer collects."""
+"""Statistics of text columns: in copied files the same as Delta's writer collects."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.delta_jvm.written_texts import WrittenTexts
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
-from tests.differential.session_settings import session_settings
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-#: Every way of the harness takes them from the footers, however few rows there are.
-FORCED = {"spark.deltaMerge.smallMergeBytes": "0"}
+#: Files are copied however small they are, and their statistics gathered by Arrow.
+COPIED = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.copyFilesFromBytes": "0"}
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def _texts(name: str, first: str, second: str, **others: object) -> Case:
-    """One file with a text, and a row that is inserted with another."""
+    """One file whose two rows have a text each: the first is updated, the other stays."""
     table = Table(
         "id INT, v STRING, n DECIMAL(38, 18), d DOUBLE",
-        f"SELECT 1, {first}, 12345678901234567890.123456789012345678, CAST('NaN' AS DOUBLE)",
+        f"SELECT id, v, n, d FROM VALUES (1, {first}, 0.5BD, 2.0D), "
+        f"(9, {second}, 12345678901234567890.123456789012345678BD, CAST('NaN' AS DOUBLE)) AS s(id, v, n, d)",
     )
     source = f"SELECT * FROM VALUES (1, {first}, 0.10BD, -0.0D), (2, {second}, NULL, 1e300D) AS s(id, v, n, d)"
     return Case(name, UPSERT, does="update, insert", table=table, source=source, **others)  # type: ignore[arg-type]
@@ -63,13 +56,13 @@ CASES = [
     _texts("cut within a pair of surrogates", "concat(repeat('a', 31), '😀😀')", "concat(repeat('z', 31), '😀😀')"),
     _texts("the greatest characters", "concat(repeat('a', 32), '\U0010ffff')", "repeat('\U0010ffff', 40)"),
     _texts("above and below the BMP", "'\uffff'", "'😀'"),
-    _texts("longer than footers keep", "repeat('a', 3000)", "repeat('z', 5000)"),
-    _texts("longer than footers keep, beyond ASCII", "repeat('ä', 1500)", "repeat('€', 2500)"),
+    _texts("very long", "repeat('a', 3000)", "repeat('z', 5000)"),
+    _texts("very long ones beyond ASCII", "repeat('ä', 1500)", "repeat('€', 2500)"),
     _texts("prefix of the session", "repeat('a', 10)", "repeat('z', 10)",
            confs={"spark.databricks.io.skipping.stringPrefixLength": "4"}),
-    _texts("a prefix that is too long for footers", "repeat('a', 900)", "repeat('z', 900)",
+    _texts("a long prefix", "repeat('a', 900)", "repeat('z', 900)",
            confs={"spark.databricks.io.skipping.stringPrefixLength": "800"}),
-    _texts("footers that keep less", "repeat('a', 20)", "repeat('z', 20)",
+    _texts("cut in footers", "repeat('a', 20)", "repeat('z', 20)",
            confs={"parquet.statistics.truncate.length": "8"}),
     _texts("footers without statistics", "'a'", "'z'", confs={"parquet.column.statistics.enabled": "false"}),
     _texts("several row groups", "'a'", "'b'",
@@ -127,41 +120,4 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_same_statistics(case: Case, engines: Harness) -> None:
-    engines.check(replace(case, confs={**FORCED, **case.confs}))
-
-
-@pytest.mark.parametrize(
-    ("columns", "settings", "used"),
-    [
-        pytest.param("id, name", FORCED, True, id="forced"),
-        pytest.param("id, name", {}, False, id="too few rows"),
-        pytest.param("id", FORCED, False, id="no texts"),
-        pytest.param("id, name", {**FORCED, "spark.databricks.delta.stats.collect": "false"}, False, id="none wanted"),
-        pytest.param("id, name", {**FORCED, "parquet.statistics.truncate.length": "8"}, False, id="cut footers"),
-        pytest.param(
-            "id, name", {**FORCED, "spark.databricks.io.skipping.stringPrefixLength": "65"}, False, id="long prefix"
-        ),
-    ],
-)
-def test_footers_are_read_where_they_tell_it(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    columns: str,
-    settings: dict[str, str],
-    used: bool,
-) -> None:
-    rows = spark.range(10).selectExpr("id", "CAST(id AS STRING) AS name")
-    rows.select(*columns.split(", ")).write.format("delta").save(str(tmp_path))
-    read: list[WrittenTexts] = []
-    added_to = WrittenTexts.added_to
-
-    def reading(self: WrittenTexts, *args: Any) -> Any:
-        read.append(self)
-        return added_to(self, *args)
-
-    monkeypatch.setattr(WrittenTexts, "added_to", reading)
-    merge = f"MERGE INTO delta.`{tmp_path}` t USING (SELECT id FROM range(3)) s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    with session_settings(spark, settings):
-        merge_sql(spark, merge)
-    assert bool(read) == used
+    engines.check(replace(case, confs={**COPIED, **case.confs}))
