@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
 
+#: A file's path, its copy's, and the positions of its taken rows as bytes.
+_Task = tuple[str, str, bytes]
+
 #: Python's memory on an executor is limited by the container and shared by its tasks.
 _MOST_BYTES_AT_ONCE = 32 * 1024 * 1024
 
@@ -52,16 +55,15 @@ class CopiesOnExecutors:
         self._tag = f"copy-files-{uuid.uuid4()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="copy-files")
         # With the merge's local properties the job is cancelled with the merge.
-        run = inheritable_thread_target(partial(self._run, files, codec, tuple(leaves)))
-        self._copied = self._thread.submit(run)
+        run = inheritable_thread_target(partial(self._run, files, partial(_copy_in_task, codec=codec, leaves=leaves)))
+        self._copied: Future[list[CopiedFile]] = self._thread.submit(run)
 
-    def _run(self, files: Sequence[FileToCopy], codec: str, leaves: tuple[Leaf, ...]) -> list[CopiedFile]:
+    def _run(self, files: Sequence[FileToCopy], copy: Callable[[_Task], tuple[Any, ...]]) -> list[CopiedFile]:
         self._context.addJobTag(self._tag)
-        tasks = [(file.path, file.copy, _bytes_of(file.taken)) for file in files]
-        leaves_as_tuples = tuple(astuple(leaf) for leaf in leaves)
+        tasks: list[_Task] = [(file.path, file.copy, _bytes_of(file.taken)) for file in files]
         for module in (arrow_statistics, parquet_copy, sys.modules[__name__]):
-            cloudpickle.register_pickle_by_value(module)  # so that Spark sends the code, not its name
-        copy = partial(_copy_in_task, codec=codec, leaves=leaves_as_tuples)
+            # Send the code, not its name.
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         outcomes = [_Outcome(*each) for each in self._context.parallelize(tasks, len(tasks)).map(copy).collect()]
         if errors := [outcome.error for outcome in outcomes if outcome.error]:
             for outcome in outcomes:
@@ -99,9 +101,7 @@ class _Outcome(NamedTuple):
         return CopiedFile(self.path, self.num_rows, self.num_bytes, self.modified_ms, statistics)
 
 
-def _copy_in_task(
-    task: tuple[str, str, bytes], *, codec: str, leaves: Sequence[tuple[tuple[str, ...], str]]
-) -> tuple[Any, ...]:
+def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
     """Copy one file. Runs on an executor.
 
     :return: the fields of an :class:`_Outcome`.
@@ -120,7 +120,7 @@ def _copy_in_task(
         copied = copy_file(
             FileToCopy(path, copy, taken),
             codec=codec,
-            leaves=[Leaf(*each) for each in leaves],
+            leaves=leaves,
             most_bytes=_MOST_BYTES_AT_ONCE,
         )
     except Exception as error:  # Spark may read what Arrow can't; a retry would fail in the same way
