@@ -23,6 +23,7 @@ from airflow_delta_merge.exceptions import MergeExecutionError
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 
 #: Approximate bytes per match in Spark's hash table.
 _BYTES_OF_MATCH = 32
@@ -33,6 +34,7 @@ class TouchedFiles:
     """What the search for matches found.
 
     :param files: files with a row that a clause takes.
+    :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
     :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
         file's, as Spark encodes it) and ``row_index`` (long), both NULL in a row that no clause takes, ``row_number``
         (long, see :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL
@@ -40,20 +42,25 @@ class TouchedFiles:
     :param num_pairs: how many pairs of source and target rows match.
     :param has_multiple_matches: whether several source rows delete one target row.
     :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
+    :param kept: the join that found them, if it was kept.
     :param keeps_rest: whether Spark writes only new versions of rows; all others stay, or are copied natively.
     :param taken_rows: files with only the rows that clauses take, if the native copy made such files.
     """
 
     files: FileSet
+    paths: Sequence[str] | None
     matches: DataFrame
     num_pairs: int
     has_multiple_matches: bool
     rows_of_clause: tuple[int, ...]
+    kept: KeptJoin | None = None
     keeps_rest: bool = False
     taken_rows: FileSet | None = None
 
     def release(self) -> None:
         """Free the memory and disk that the matches take."""
+        if self.kept is not None:
+            self.kept.release()
         self.matches.unpersist()
 
 
@@ -154,6 +161,8 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     """The touched files' rows, joined with their source rows, and the number of the clause that takes each."""
     names, transaction = merge.names, merge.transaction
     deletes_once = deletes_rows_once(merge, touched)
+    if touched.kept is not None and not deletes_once:
+        return touched.kept.target_rows(touched.paths), touched.kept.tracking
     unmatched_matter = not touched.keeps_rest or bool(merge.clauses_of("not matched by source"))
     how = "left" if unmatched_matter else "inner"
     if deletes_once:

@@ -28,7 +28,7 @@ class Settings:
     :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are
         read from its version's checksum file, where Delta lists them, instead of replaying its log.
     :param small_merge_bytes: ``smallMergeBytes``: maximum size of source and candidate files of a small merge, which
-        may join them in one task. 0: no merge is small.
+        joins all columns once, in one task. 0: no merge is small.
     :param copy_files_from_bytes: ``copyFilesFromBytes``: minimum total size of the touched files for which they are
         copied natively without the rows that clauses take, where possible. 0: always.
     :param broadcast_bytes: ``broadcastBytes``: sources up to this size are broadcast, so the target is never shuffled.

@@ -99,6 +99,14 @@ def test_keys_of_a_merge_that_only_inserts_always_prune(spark: SparkSession, tab
         assert merge_sql(spark, merge.replace("(3L), (35L)", "(3L)")).num_candidate_files == 1
 
 
+@pytest.mark.parametrize(("limit", "once"), [("0", False), ("1000000", True)])
+def test_source_and_files_up_to_the_limit_are_joined_once(
+    spark: SparkSession, table: str, limit: str, once: bool
+) -> None:
+    with setting(spark, "smallMergeBytes", limit):
+        assert ("joined once" in merged(spark, table).executor_reason) == once
+
+
 @pytest.mark.parametrize("listed", ["all files", "a file is missing", "no file", "no checksum file"])
 def test_a_small_tables_files_come_from_its_checksum_file_if_it_has_them_all(
     spark: SparkSession, table: str, tmp_path: Path, listed: str

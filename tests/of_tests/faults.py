@@ -77,6 +77,16 @@ MATCHING = [
         ways=("ours", LARGE),
     ),
     Fault(
+        name="null-keys-match-in-a-kept-join",
+        file=f"{ENGINE}/strategies/kept_join.py",
+        before="join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))",
+        after="join_in_one_task(target, merge.source, merge.statement.equalities[0].target.eqNullSafe("
+        "merge.statement.equalities[0].source), _join_type(merge))",
+        shows="Rows without a key are updated by source rows without one.",
+        tests=("differential/test_matching.py::test_null_keys",),
+        ways=(SMALL,),
+    ),
+    Fault(
         name="key-filter-hashes-by-type",
         file=f"{ENGINE}/key_filter.py",
         before='return side.cast("bigint") if key.type in INTEGER_BITS else side',
@@ -100,6 +110,16 @@ MATCHING = [
         after="values.high = high",
         shows="Rows of a copy are not found by later merges, which insert them again.",
         tests=("unit/test_parquet_copy.py::test_what_stays_stays_as_it_was",),
+    ),
+    Fault(
+        name="kept-join-rewrites-rows-of-other-files",
+        file=f"{ENGINE}/strategies/kept_join.py",
+        before="path.isNotNull() if paths is None else path.isin(*paths)",
+        after="path.isNotNull()",
+        shows="Rows of files without changes are there twice after a small merge.",
+        tests=("differential/test_kept_join.py::test_rows_of_several_files",),
+        ways=(SMALL,),
+        words=("taken by no clause in one file",),
     ),
 ]
 
@@ -188,6 +208,17 @@ CLAUSES = [
         words=("both ways", "synchronise"),
     ),
     Fault(
+        name="by-source-clauses-skipped-with-deletion-vectors",
+        file=f"{ENGINE}/strategies/kept_join.py",
+        before='keeps_target = not merge.transaction.writes_deletion_vectors or bool(merge.clauses_of("not matched by '
+        'source"))',
+        after="keeps_target = not merge.transaction.writes_deletion_vectors",
+        shows="NOT MATCHED BY SOURCE clauses do nothing in small merges into tables with deletion vectors.",
+        tests=("differential/test_deletion_vectors.py",),
+        words=("not matched by source",),
+        ways=(SMALL,),
+    ),
+    Fault(
         name="updates-by-constants-lose-rows-without-a-match",
         file=f"{ENGINE}/rewrite.py",
         before='all(clause.kind == "matched" and clause.needs_only_the_source for',
@@ -217,7 +248,7 @@ AMBIGUITY = [
         before="any(counts.pairs > counts.matched_rows for",
         after="all(counts.pairs > counts.matched_rows for",
         shows="A row that two source rows update becomes two rows, if the rows of another file match once.",
-        tests=("differential/test_several_files.py::test_rows_of_several_files",),
+        tests=("differential/test_kept_join.py::test_rows_of_several_files",),
         words=("two source rows for a row of the last file",),
         ways=("ours", LARGE),
     ),

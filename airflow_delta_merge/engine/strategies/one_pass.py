@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import with_change_rows
@@ -31,7 +31,7 @@ from airflow_delta_merge.engine.delta_jvm import raises_merge_errors, record_ope
 from airflow_delta_merge.engine.inserts import set_skipping_metrics
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
 from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
-from airflow_delta_merge.engine.source import BROADCAST
+from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -39,7 +39,6 @@ from airflow_delta_merge.exceptions import MergeExecutionError
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm import FileSet, WrittenFiles
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.strategies.facts import Facts
 
 _log = logging.getLogger(__name__)
@@ -200,24 +199,11 @@ def _join(merge: MergeContext, facts: Facts, target: DataFrame) -> DataFrame:
     if merge.insert_clauses:
         # A broadcast join cannot find the source rows that match nothing.
         if _is_moderate(facts):
-            return _join_in_one_task(target, source, condition, "full")
+            return join_in_one_task(target, source, condition, "full")
         return target.join(source.frame, condition, "full")
     if facts.is_small and merge.candidates.num_bytes < _BYTES_FOR_ONE_TASK:
-        return _join_in_one_task(target, source, condition, "left")
+        return join_in_one_task(target, source, condition, "left")
     return target.join(source.for_join(), condition, "left")
-
-
-def _join_in_one_task(
-    target: DataFrame, source: MaterializedSource, condition: Column, how: Literal["left", "full"]
-) -> DataFrame:
-    """Join both sides without a shuffle or a broadcast, in the target's order.
-
-    A join hint in the source's query overrides this.
-    """
-    rows, strategy = source.frame.coalesce(1), source.join_strategy
-    if strategy is None or (strategy == BROADCAST and how == "full"):  # which can't broadcast the source
-        rows = rows.hint("shuffle_hash")
-    return target.coalesce(1).join(rows, condition, how)
 
 
 def _with_clauses(merge: MergeContext, joined: DataFrame) -> DataFrame:

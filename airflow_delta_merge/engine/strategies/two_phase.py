@@ -22,7 +22,7 @@ from airflow_delta_merge.engine.changes import (
 )
 from airflow_delta_merge.engine.guards import check_changes
 from airflow_delta_merge.engine.inserts import counted_inserts, inserted_rows, set_skipping_metrics
-from airflow_delta_merge.engine.matches import count_matches, find_matches
+from airflow_delta_merge.engine.matches import count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.old_rows.native import copies_without, is_worth_copying
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
@@ -33,6 +33,7 @@ from airflow_delta_merge.engine.rewrite import (
     updates_need_only_the_source,
     updates_of_matches,
 )
+from airflow_delta_merge.engine.strategies.kept_join import join_and_keep
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.facts import Facts
+    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 
 
 _log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class TwoPhase:
         return "rows of the target may be updated or deleted" if facts.source_is_read else None
 
     def preview(self, merge: MergeContext, facts: Facts, reason: str, *, explain: bool) -> Preview:
-        classic = ClassicMergeExecutor(merge)
+        classic = ClassicMergeExecutor(merge, is_small=facts.is_small)
         touched = classic.find_touched_files()
         try:
             explained = {"matches": touched.matches}
@@ -69,7 +71,7 @@ class TwoPhase:
             touched.release()
 
     def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome:
-        classic = ClassicMergeExecutor(merge)
+        classic = ClassicMergeExecutor(merge, is_small=facts.is_small)
         with merge.recorded("findTouchedFiles"):
             touched = classic.find_touched_files()
         try:
@@ -95,10 +97,14 @@ class ClassicMergeExecutor:
     rows: mark them by deletion vectors straight from the matches, or copy the touched files without them. If the new
     versions come from the source alone, the target isn't read again. Files that can't be copied are rewritten by Spark,
     which joins each of their rows with its source row; a small source is broadcast, so no target row is shuffled.
+
+    If source and candidate files are small, the join of phase 1 is kept with all columns, and phase 2 writes from it
+    (:mod:`~airflow_delta_merge.engine.strategies.kept_join`).
     """
 
-    def __init__(self, merge: MergeContext) -> None:
+    def __init__(self, merge: MergeContext, *, is_small: bool) -> None:
         self._merge = merge
+        self._is_small = is_small
         self._deletion_vectors = merge.transaction.writes_deletion_vectors
 
     def find_touched_files(self) -> TouchedFiles:
@@ -109,11 +115,20 @@ class ClassicMergeExecutor:
         """
         merge = self._merge
         with merge.metrics.phase("scan", "scanTimeMs"):
-            touched = self._search()
+            touched = self._touched_by_kept_join() if self._is_small else self._touched_by_matches()
         set_skipping_metrics(merge, merge.candidates)
         return touched
 
-    def _search(self) -> TouchedFiles:
+    def _touched_by_kept_join(self) -> TouchedFiles:
+        merge = self._merge
+        kept = join_and_keep(merge)
+        try:
+            return self._touched_files([kept.totals], kept.paths, matches_of(merge, kept.matching_rows()), kept)
+        except BaseException:
+            kept.release()
+            raise
+
+    def _touched_by_matches(self) -> TouchedFiles:
         merge = self._merge
         matches = find_matches(merge, merge.candidates)
         if merge.insert_clauses or self._deletion_vectors or merge.copies_files:
@@ -125,19 +140,24 @@ class ClassicMergeExecutor:
             matches.unpersist()
             raise
 
-    def _touched_files(self, found: Sequence[MatchCounts], paths: list[str], matches: DataFrame) -> TouchedFiles:
+    def _touched_files(
+        self, found: Sequence[MatchCounts], paths: list[str], matches: DataFrame, kept: KeptJoin | None = None
+    ) -> TouchedFiles:
         transaction, candidates = self._merge.transaction, self._merge.candidates
         ambiguous = any(counts.pairs > counts.matched_rows for counts in found)
         if ambiguous and not self._deletes_all_matched:
             raise transaction.multiple_matches_error()
-        files = candidates if len(paths) == candidates.count else transaction.files.select(candidates, paths)
+        all_touched = len(paths) == candidates.count
+        files = candidates if all_touched else transaction.files.select(candidates, paths)
         rows_of_clause = self._rows_of_clause(found)
         return TouchedFiles(
             files=files,
+            paths=None if all_touched else paths,
             matches=matches,
             num_pairs=sum(counts.pairs for counts in found),
             has_multiple_matches=ambiguous,
             rows_of_clause=rows_of_clause,
+            kept=kept,
             keeps_rest=self._deletion_vectors or is_worth_copying(self._merge, files, sum(rows_of_clause)),
         )
 
@@ -203,7 +223,7 @@ class ClassicMergeExecutor:
 
     def _reads_taken_rows(self, touched: TouchedFiles) -> bool:
         """Whether writing the new versions must read the old rows again."""
-        if not self.writes_new_versions(touched):
+        if not self.writes_new_versions(touched) or touched.kept is not None:
             return False
         return not (self._updates_from_source_alone(touched) or deletes_rows_once(self._merge, touched))
 
@@ -219,6 +239,8 @@ class ClassicMergeExecutor:
             elif self._updates_from_source_alone(touched):
                 how += ", and the new rows come from the source alone"
         source = "the source is broadcast" if self._merge.source.is_small else "the source is shuffled"
+        if touched.kept is not None:
+            source = "source and target are small and joined once"
         return f"clauses take rows of {touched.files.count} files, {how}; {source}"
 
     def writes_new_versions(self, touched: TouchedFiles) -> bool:
@@ -287,13 +309,15 @@ class ClassicMergeExecutor:
         return rewritten_rows(merge, touched)
 
     def _updates_from_source_alone(self, touched: TouchedFiles) -> bool:
-        return touched.keeps_rest and updates_need_only_the_source(self._merge)
+        return touched.keeps_rest and touched.kept is None and updates_need_only_the_source(self._merge)
 
     def unmatched_rows(self, touched: TouchedFiles) -> DataFrame:
         """The source rows that appear in no match."""
         merge = self._merge
         if touched.num_pairs == 0:
             return merge.source.frame
+        if touched.kept is not None:
+            return touched.kept.unmatched_source_rows()
         ids = touched.matches.select(merge.names.matched_row_id).filter(F.col(merge.names.matched_row_id).isNotNull())
         return merge.source_without(ids)
 
