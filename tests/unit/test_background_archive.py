@@ -98,5 +98,5 @@ def test_what_a_killed_try_left_is_removed(folder: Path) -> None:
         each.mkdir()
     two_hours_ago = time.time() - 7200
     os.utime(left, (two_hours_ago, two_hours_ago))
-    background_archive._remove_what_was_left(archive())
+    background_archive._remove_leftovers(archive())
     assert (left.exists(), of_now.exists()) == (False, True)
