@@ -25,7 +25,7 @@ from airflow_delta_merge.engine.delta_jvm.reads import (
     reads_of_text,
 )
 from airflow_delta_merge.engine.delta_jvm.shared_files import read_shared_file, remove_shared_folder, write_shared_file
-from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
+from airflow_delta_merge.engine.delta_jvm.spark_ui import in_background, shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedClause, ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.tables import (
     analysed_plan,
@@ -64,6 +64,7 @@ __all__ = [
     "analysed_plan",
     "columns_from",
     "columns_of",
+    "in_background",
     "is_delta_path",
     "is_of_type",
     "locations_of",

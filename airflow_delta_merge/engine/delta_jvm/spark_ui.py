@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
+_Result = TypeVar("_Result")
+
 _EVENTS = "org.apache.spark.sql.execution.ui"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 #: How Spark names the execution of a command.
 _COMMAND = "command"
+
+
+def in_background(gateway: Gateway, function: Callable[[], _Result]) -> Callable[[], _Result]:
+    """The function for another thread, whose Spark jobs belong to the merge as those of this thread do.
+
+    They get this thread's local properties, among them the execution and the job group by which a merge is cancelled.
+    """
+    context: JavaObject = gateway.spark.sparkContext._jsc.sc()
+    properties = context.getLocalProperties().clone()
+
+    def run() -> _Result:
+        context.setLocalProperties(properties)
+        return function()
+
+    return run
 
 
 @contextmanager

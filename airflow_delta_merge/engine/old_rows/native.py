@@ -60,7 +60,7 @@ class Copies:
         files, codec, leaves = [job.file for job in jobs], terms.codec, terms.statistics.leaves
         self._copies: _CopiesInThreads | CopiesOnExecutors
         if terms.by_executors:
-            self._copies = CopiesOnExecutors(merge.gateway.spark.sparkContext, files, codec=codec, leaves=leaves)
+            self._copies = CopiesOnExecutors(merge.gateway, files, codec=codec, leaves=leaves)
         else:
             self._copies = _CopiesInThreads(merge.gateway.default_parallelism, files, codec=codec, leaves=leaves)
 

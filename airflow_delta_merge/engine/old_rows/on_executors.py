@@ -17,8 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark import TaskContext, cloudpickle, inheritable_thread_target
+from pyspark import TaskContext, cloudpickle
 
+from airflow_delta_merge.engine.delta_jvm import in_background
 from airflow_delta_merge.engine.old_rows import arrow_statistics, parquet_copy
 from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
@@ -31,7 +32,8 @@ from airflow_delta_merge.engine.old_rows.parquet_copy import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import SparkContext
+
+    from airflow_delta_merge.engine.delta_jvm import Gateway
 
 #: A file's path, its copy's, and the positions of its taken rows as bytes.
 _Task = tuple[str, str, bytes]
@@ -43,19 +45,17 @@ _MOST_BYTES_AT_ONCE = 32 * 1024 * 1024
 class CopiesOnExecutors:
     """A Spark job that copies files, started in the background.
 
-    :param context: the session's Spark context.
+    :param gateway: the session's JVM.
     :param files: what to copy; taken rows are not kept.
     :param codec: see :func:`~airflow_delta_merge.engine.old_rows.parquet_copy.copy_file`, also for ``leaves``.
     """
 
-    def __init__(
-        self, context: SparkContext, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]
-    ) -> None:
-        self._context = context
+    def __init__(self, gateway: Gateway, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]) -> None:
+        self._context = gateway.spark.sparkContext
         self._tag = f"copy-files-{uuid.uuid4()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="copy-files")
-        # With the merge's local properties the job is cancelled with the merge.
-        run = inheritable_thread_target(partial(self._run, files, partial(_copy_in_task, codec=codec, leaves=leaves)))
+        copy = partial(_copy_in_task, codec=codec, leaves=leaves)
+        run = in_background(gateway, partial(self._run, files, copy))
         self._copied: Future[list[CopiedFile]] = self._thread.submit(run)
 
     def _run(self, files: Sequence[FileToCopy], copy: Callable[[_Task], tuple[Any, ...]]) -> list[CopiedFile]:
