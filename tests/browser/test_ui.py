@@ -151,8 +151,9 @@ def test_the_log_begins_with_the_business_folds_the_statement_and_ends_with_a_ta
     expect(page.get_by_text(re.compile("MERGE INTO")).first).not_to_be_visible()  # until a click unfolds it
     expect(page.get_by_text("NativeCodeLoader")).to_have_count(0)
     screenshot(page, "merge_log")
-    page.get_by_role("link", name=re.compile("/tasks/merge/plugin/delta_merge$")).click()
-    view = page.frame_locator("iframe[title='Delta merges']")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name=re.compile("/tasks/merge/plugin/delta_merge$")).click()
+    view = opened.value.frame_locator("iframe[title='Delta merges']")
     expect(view.get_by_role("heading", name=f"{folder}/orders, version 1")).to_be_visible()
 
 
