@@ -24,7 +24,7 @@ from tests.differential.merge_errors import SECTIONS
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "errors.md"
 INTRODUCTION = """\
-# Errors of a MERGE
+# Errors
 
 Conditions that a MERGE can raise. `case` is the first case in `tests/differential` that raises the condition, both in
 the built-in and in this engine. [Errors by message](troubleshooting.md) says what to do. `make errors ARGS=--write`

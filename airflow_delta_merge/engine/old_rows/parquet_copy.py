@@ -1,6 +1,7 @@
 """Copies Parquet files without some of their rows, with Arrow, so that the remaining rows don't go through Spark.
 
-Needs nothing else of this package but :mod:`.arrow_statistics`, as Spark's executors use both.
+Needs nothing else of this package but :mod:`~airflow_delta_merge.engine.old_rows.arrow_statistics`, as Spark's
+executors use both.
 
 A copy keeps the old file's schema, field ids, row order, row groups and key-value metadata. :func:`reason_not_to_copy`
 rules out files that Arrow would write differently; after writing, both footers are compared.
