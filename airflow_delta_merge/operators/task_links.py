@@ -22,7 +22,7 @@ TAB_OF_MERGES = "delta_merge"
 
 def merges_url(context: Context) -> str | None:
     """The URL of the task instance's tab with its merges; None before Airflow 3.1, whose UI has no such tab."""
-    log_url = getattr(context["ti"], "log_url", None) if AIRFLOW_V_3_1_PLUS else None
+    log_url = getattr(context.get("ti"), "log_url", None) if AIRFLOW_V_3_1_PLUS else None
     return f"{log_url.partition('?')[0]}/plugin/{TAB_OF_MERGES}" if log_url else None
 
 
