@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -132,9 +133,10 @@ def _demo(airflow: Airflow, progress: Progress) -> None:
     print()
     _judge(before, after, date.fromisoformat(_day(last)))
     progress.say("Done")
+    home, programs = (shlex.quote(str(path)) for path in (HOME, Path(sys.executable).parent))
     print(
         "\nTo see these merges in Airflow's UI, without a password, run\n"
-        f"  AIRFLOW_HOME={HOME} .venv/bin/airflow standalone\n"
+        f"  AIRFLOW_HOME={home} PATH={programs}:$PATH airflow standalone\n"
         f"and open {airflow.url}/plugin/delta_merges"
     )
 
