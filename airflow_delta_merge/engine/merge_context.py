@@ -126,9 +126,12 @@ class MergeContext(StartedMerge):
 
     @cached_property
     def copies_files(self) -> bool:
-        """Whether touched files may be copied natively. The search must then find the rows' positions."""
+        """Whether touched files may be copied natively. The search must then find the rows' positions.
+
+        A merge that only inserts touches none, and need not look at the table for that.
+        """
         is_much = self.candidates.num_bytes >= self.settings.copy_files_from_bytes
-        return is_much and self.transaction.reason_against_copies is None
+        return is_much and bool(self.target_clauses) and self.transaction.reason_against_copies is None
 
     @property
     def needs_positions(self) -> bool:

@@ -19,7 +19,7 @@ from airflow_delta_merge.engine.delta_jvm.table_metadata import (
     prefix_length_of,
 )
 from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
-from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile
+from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile, arrow_version
 
 _CODEC_OF_TABLE, _CODEC_OF_SESSION = "delta.parquet.compression.codec", "spark.sql.parquet.compression.codec"
 _COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
@@ -186,11 +186,7 @@ def _asks_for_compaction(gateway: Gateway, configuration: dict[str, str]) -> boo
 
 
 def _has_arrow() -> bool:
-    if importlib.util.find_spec("pyarrow") is None:
-        return False
-    import pyarrow
-
-    return int(pyarrow.__version__.split(".")[0]) >= LEAST_ARROW
+    return importlib.util.find_spec("pyarrow") is not None and arrow_version() >= LEAST_ARROW
 
 
 def _codec(gateway: Gateway, configuration: dict[str, str]) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext, cloudpickle
 
@@ -27,6 +26,7 @@ from airflow_delta_merge.engine.old_rows.parquet_copy import (
     CannotCopyError,
     CopiedFile,
     FileToCopy,
+    arrow_version,
     copy_file,
 )
 
@@ -58,19 +58,19 @@ class CopiesOnExecutors:
         run = in_background(gateway, partial(self._run, files, copy))
         self._copied: Future[list[CopiedFile]] = self._thread.submit(run)
 
-    def _run(self, files: Sequence[FileToCopy], copy: Callable[[_Task], tuple[Any, ...]]) -> list[CopiedFile]:
+    def _run(self, files: Sequence[FileToCopy], copy: Callable[[_Task], tuple[Any, ...] | str]) -> list[CopiedFile]:
         self._context.addJobTag(self._tag)
         tasks: list[_Task] = [(file.path, file.copy, _bytes_of(file.taken)) for file in files]
         for module in (arrow_statistics, parquet_copy, sys.modules[__name__]):
             # Send the code, not its name.
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-        outcomes = [_Outcome(*each) for each in self._context.parallelize(tasks, len(tasks)).map(copy).collect()]
-        if errors := [outcome.error for outcome in outcomes if outcome.error]:
-            for outcome in outcomes:
-                if not outcome.error:
-                    Path(outcome.path).unlink(missing_ok=True)
+        outcomes = self._context.parallelize(tasks, len(tasks)).map(copy).collect()
+        copied = [_copied_file(*outcome) for outcome in outcomes if not isinstance(outcome, str)]
+        if errors := [outcome for outcome in outcomes if isinstance(outcome, str)]:
+            for copy_of_file in copied:
+                Path(copy_of_file.path).unlink(missing_ok=True)
             raise CannotCopyError(errors[0])
-        return [outcome.to_file() for outcome in outcomes]
+        return copied
 
     def wait(self) -> list[CopiedFile]:
         """The copies, in the order of the files.
@@ -86,25 +86,18 @@ class CopiesOnExecutors:
         self._thread.shutdown()
 
 
-class _Outcome(NamedTuple):
-    """What a task made of a file, as plain values: a :class:`CopiedFile`, or the reason why there is none."""
-
-    error: str
-    path: str = ""
-    num_rows: int = 0
-    num_bytes: int = 0
-    modified_ms: int = 0
-    statistics: Mapping[tuple[str, ...], tuple[int, Any, Any, bool]] = MappingProxyType({})
-
-    def to_file(self) -> CopiedFile:
-        statistics = {path: LeafStatistics(*values) for path, values in self.statistics.items()}
-        return CopiedFile(self.path, self.num_rows, self.num_bytes, self.modified_ms, statistics)
+def _copied_file(
+    path: str, num_rows: int, num_bytes: int, modified_ms: int, statistics: dict[tuple[str, ...], tuple[Any, ...]]
+) -> CopiedFile:
+    """A copy from the plain values that a task returned."""
+    of_leaves = {leaf: LeafStatistics(*values) for leaf, values in statistics.items()}
+    return CopiedFile(path, num_rows, num_bytes, modified_ms, of_leaves)
 
 
-def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
+def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[Any, ...] | str:
     """Copy one file. Runs on an executor.
 
-    :return: the fields of an :class:`_Outcome`.
+    :return: the fields of a :class:`CopiedFile` as plain values, or the reason why there is no copy.
     """
     path, copy, positions = task
     context = TaskContext.get()
@@ -114,8 +107,8 @@ def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[A
     try:
         import pyarrow as pa
 
-        if int(pa.__version__.split(".")[0]) < LEAST_ARROW:
-            return (f"pyarrow {pa.__version__} is older than {LEAST_ARROW}",)
+        if arrow_version() < LEAST_ARROW:
+            return f"pyarrow {pa.__version__} is older than {LEAST_ARROW}"
         taken = pa.Array.from_buffers(pa.int64(), len(positions) // 8, [None, pa.py_buffer(positions)])
         copied = copy_file(
             FileToCopy(path, copy, taken),
@@ -125,8 +118,8 @@ def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[A
         )
     except Exception as error:  # Spark may read what Arrow can't; a retry would fail in the same way
         Path(copy).unlink(missing_ok=True)
-        return (f"{type(error).__name__}: {error}",)
-    return ("", *astuple(copied))
+        return f"{type(error).__name__}: {error}"
+    return astuple(copied)
 
 
 def _bytes_of(positions: pa.Int64Array) -> bytes:

@@ -83,6 +83,13 @@ class CopiedFile:
     statistics: dict[tuple[str, ...], LeafStatistics]
 
 
+def arrow_version() -> int:
+    """The major version of pyarrow, which must be installed."""
+    import pyarrow
+
+    return int(pyarrow.__version__.split(".")[0])
+
+
 def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[str]) -> str | None:
     """Why a file can't be copied unchanged, according to its footer; None if it can.
 
