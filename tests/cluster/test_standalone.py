@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
-from airflow_delta_merge.config import MergeConfig
+from airflow_delta_merge.config import MergeConfig, when_matched_delete, when_matched_update
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
@@ -182,3 +184,70 @@ def test_an_application_that_is_ended_leaves_no_executor(cluster: Standalone, ta
 def fails(merging: DeltaMergeHook, what: MergeConfig) -> None:
     with suppress(DeltaMergeException):
         merging.merge(what)
+
+
+COPIES = {
+    "spark.pyspark.python": sys.executable,  # the executors' Python, which has pyarrow
+    "spark.deltaMerge.copyFilesFromBytes": 0,
+    "spark.deltaMerge.smallMergeBytes": 0,
+    "spark.deltaMerge.shortcuts.enabled": "false",
+}
+EVERY_40TH = "SELECT id, 'new' AS name FROM range(0, 2001, 40)"
+
+
+@pytest.fixture
+def two_files(table: Path) -> Path:
+    """A table of two files of 1,000 rows."""
+    hook().merge(config(table, rows(0, 1000, "old")))
+    hook().merge(config(table, rows(1000, 2000, "old")))
+    assert len(tables.files(table)) == 2
+    return table
+
+
+def without(folder: Path, module: str) -> dict[str, str]:
+    """A setting that hides a module from the executors' Python."""
+    folder.mkdir()
+    (folder / f"{module}.py").write_text(f"raise ModuleNotFoundError('No module named {module}')\n")
+    return {"spark.executorEnv.PYTHONPATH": str(folder)}
+
+
+def names(table: Path) -> dict[int, str]:
+    found = DeltaTable(str(table)).to_pyarrow_table().to_pydict()
+    assert len(set(found["id"])) == len(found["id"])
+    return dict(zip(found["id"], found["name"], strict=True))
+
+
+@pytest.mark.slow
+def test_executors_that_have_pyarrow_copy_files(cluster: Standalone, two_files: Path, tmp_path: Path) -> None:
+    """They don't have this package."""
+    merging = hook(COPIES | without(tmp_path / "hidden", "airflow_delta_merge"))
+    before = set(tables.files(two_files))
+    result = merging.merge(config(two_files, EVERY_40TH))
+    assert "which are copied without these rows" in result.executor_reason
+    assert names(two_files) == {id_: "old" if id_ % 40 else "new" for id_ in range(2001)}
+    copies = [name for name in set(tables.files(two_files)) - before if re.search(r"\.c\d+\.", name)]
+    assert len(copies) == len(before)
+    appended = MergeConfig(
+        target=str(two_files),
+        source="SELECT id, 'x' AS name FROM range(0, 2000, 100)",
+        on=["id"],
+        clauses=[
+            when_matched_delete(condition="t.id = 100"),
+            when_matched_update(set={"name": "concat(t.name, s.name)"}),
+        ],
+        target_alias="t",
+        source_alias="s",
+    )
+    result = merging.merge(appended)
+    assert "which are copied without these rows" in result.executor_reason
+    found = names(two_files)
+    assert (found[200], found[240], found[1], 100 in found, len(found)) == ("newx", "new", "old", False, 2000)
+
+
+@pytest.mark.slow
+def test_spark_rewrites_files_if_executors_have_no_pyarrow(
+    cluster: Standalone, two_files: Path, tmp_path: Path
+) -> None:
+    result = hook(COPIES | without(tmp_path / "hidden", "pyarrow")).merge(config(two_files, EVERY_40TH))
+    assert "which are rewritten" in result.executor_reason
+    assert names(two_files) == {id_: "old" if id_ % 40 else "new" for id_ in range(2001)}

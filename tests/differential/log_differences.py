@@ -181,7 +181,7 @@ def _without_spoilt_bounds(stats: Action) -> Action:
 
 
 def _zero_without_sign(number: str) -> str:
-    """The number as it stands there: 0.0 and -0.0 are equal, and of equal values the first row's is recorded."""
+    """The number without the sign of a zero. 0.0 and -0.0 are equal, so the first row decides which one is recorded."""
     return number.removeprefix("-") if float(number) == 0 else number
 
 
