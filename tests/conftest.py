@@ -140,7 +140,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ["TZ"] = "UTC"  # collect() turns timestamps into local time
     time.tzset()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # Python functions of the cases run by this very Python
     home = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("airflow_delta_merge tests")
     for name, value in SESSION_SETTINGS.items():
@@ -155,7 +154,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions", " ".join([f"-Dderby.system.home={home}", JVM_OPTIONS, *_class_archive()])
         )
     )
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as environment:
+        # Python functions of the cases run by this very Python; what other tests start is not told of it.
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests
     yield session
     session.stop()

@@ -47,14 +47,16 @@ IN_STRUCT = st.fixed_dictionaries(
     }
 )
 SCHEMA = pa.schema([*((name, type_) for name, (type_, _, _) in TYPES.items()), ("struct", STRUCT)])
+ALL_KINDS = frozenset({"minValues", "maxValues", "nullCount"})
 PLAN = StatisticsPlan(
     (
         *(Leaf((name,), type_name) for name, (_, type_name, _) in TYPES.items()),
         Leaf(("struct", "x"), "long"),
         Leaf(("struct", "deep", "y"), "string"),
     ),
+    ALL_KINDS,
     prefix_length=32,
-    cut_above=lambda text: text[:32] + "\x7f",
+    cut_above=str,
     tight_bounds=False,
 )
 
@@ -153,7 +155,7 @@ def _moment(text: str) -> datetime.datetime:
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 @example(1 / 3)
 def test_a_float_has_no_more_digits_than_it_needs(number: float) -> None:
-    plan = StatisticsPlan((Leaf(("f",), "float"),), 32, str, tight_bounds=True)
+    plan = StatisticsPlan((Leaf(("f",), "float"),), ALL_KINDS, 32, str, tight_bounds=True)
     statistics = GatheredStatistics(plan.leaves)
     statistics.add(pa.table({"f": pa.array([number], pa.float32())}))
     stats = json.loads(plan.to_json(statistics.num_rows, statistics.of_leaves))
@@ -164,7 +166,7 @@ def test_a_float_has_no_more_digits_than_it_needs(number: float) -> None:
 
 def test_texts_that_are_no_utf8_have_no_bounds(tmp_path: Path) -> None:
     latin = pa.Array.from_buffers(pa.string(), 2, pa.array([b"caf\xe9", b"a"]).buffers())
-    plan = StatisticsPlan((Leaf(("t",), "string"),), 32, str, tight_bounds=False)
+    plan = StatisticsPlan((Leaf(("t",), "string"),), ALL_KINDS, 32, str, tight_bounds=False)
     statistics = GatheredStatistics(plan.leaves)
     statistics.add(pa.table({"t": latin}))
     assert json.loads(plan.to_json(statistics.num_rows, statistics.of_leaves)) == {
@@ -174,7 +176,7 @@ def test_texts_that_are_no_utf8_have_no_bounds(tmp_path: Path) -> None:
 
 def test_moments_of_96_bits_become_those_of_64_of_utc(tmp_path: Path) -> None:
     rows = pa.table({"t": pa.array([0, 1_700_000_000_123_456, -4_000_000_000_000_000], pa.timestamp("us"))})
-    plan = StatisticsPlan((Leaf(("t",), "timestamp"),), 32, str, tight_bounds=False)
+    plan = StatisticsPlan((Leaf(("t",), "timestamp"),), ALL_KINDS, 32, str, tight_bounds=False)
     pq.write_table(rows, tmp_path / "old", use_deprecated_int96_timestamps=True, store_schema=False)
     file = FileToCopy(str(tmp_path / "old"), str(tmp_path / "new"), pa.array([0], pa.int64()))
     copy = copy_file(file, codec="zstd", leaves=plan.leaves, most_bytes=2**20, use_threads=True)

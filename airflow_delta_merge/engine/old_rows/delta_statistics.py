@@ -25,6 +25,10 @@ _MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
 _DIGITS_OF_A_FLOAT = 9
 
 
+#: As Delta orders them.
+_KINDS = ("minValues", "maxValues", "nullCount")
+
+
 class _Number(str):
     """A number exactly as written in JSON; Python's own JSON loses decimals of 38 digits."""
 
@@ -34,12 +38,14 @@ class StatisticsPlan:
     """Which columns have statistics, and how their bounds are written.
 
     :param leaves: in the table's order.
+    :param kinds: of ``minValues``, ``maxValues``, ``nullCount``, those that the table's statistics have at all.
     :param prefix_length: how many characters of a long text are kept.
     :param cut_above: truncates the largest text so that it stays above all others; returns None if it can't.
     :param tight_bounds: whether the table's statistics have the ``tightBounds`` flag.
     """
 
     leaves: tuple[Leaf, ...]
+    kinds: frozenset[str]
     prefix_length: int
     cut_above: Callable[[str], str | None]
     tight_bounds: bool
@@ -53,7 +59,7 @@ class StatisticsPlan:
         bounded = dict(_leaves_of(kinds["minValues"])) if "minValues" in kinds else {}
         counted = _leaves_of(kinds["nullCount"]) if "nullCount" in kinds else ()
         leaves = tuple(Leaf(path, bounded.get(path, "")) for path, _ in counted)
-        return cls(leaves, prefix_length, cut_above, "tightBounds" in kinds)
+        return cls(leaves, frozenset(kinds).intersection(_KINDS), prefix_length, cut_above, "tightBounds" in kinds)
 
     def to_json(self, num_rows: int, of_leaves: Mapping[tuple[str, ...], LeafStatistics]) -> str:
         """The statistics as Delta writes them into its log.
@@ -61,7 +67,7 @@ class StatisticsPlan:
         :param num_rows: number of the file's rows.
         :param of_leaves: statistics by the leaf's path.
         """
-        by_kind: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+        by_kind: dict[str, Any] = {kind: {} for kind in _KINDS}
         for leaf in self.leaves:
             values = of_leaves.get(leaf.path, LeafStatistics())
             _put(by_kind["nullCount"], leaf.path, values.nulls)
@@ -69,7 +75,7 @@ class StatisticsPlan:
             if leaf.type:  # Delta writes a struct even if none of its fields has a bound
                 _put(by_kind["minValues"], leaf.path, low)
                 _put(by_kind["maxValues"], leaf.path, high)
-        statistics = {"numRecords": num_rows, **by_kind}
+        statistics = {"numRecords": num_rows, **{kind: by_kind[kind] for kind in _KINDS if kind in self.kinds}}
         if self.tight_bounds:
             statistics["tightBounds"] = True
         return _as_json(statistics)
