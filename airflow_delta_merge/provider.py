@@ -40,6 +40,12 @@ _CONNECTION_TYPE = {
             "it is the access that the worker has by itself.",
             "schema": _OPTIONAL_TEXT,
         },
+        "spark_operator": {
+            "label": "Spark operator",
+            "description": "For deploy mode cluster on Kubernetes: let the Spark operator start the driver, by a "
+            "SparkApplication. Needs a file:/// path for results.",
+            "schema": {"type": ["boolean", "null"]},
+        },
         "jars": {
             "label": "Further jars",
             "description": "Paths or URIs, separated by commas, e.g. an object store's driver. Delta's own are there.",

@@ -28,7 +28,7 @@ _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
     *("allowed_locations", "allowed_conf", *_STORES, *(driver.flag for driver in _STORES.values()), "s3_single_writer"),
-    *("keep_warm", "kubernetes_conn_id"),
+    *("keep_warm", "kubernetes_conn_id", "spark_operator"),
 )
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class ConnectionSettings:
     :param resource_manager: for deploy mode cluster on YARN: the URL of the ResourceManager's web application.
     :param kubernetes_conn_id: for Kubernetes: the connection of type ``kubernetes`` for its API; None for
         ``kubernetes_default`` if it exists, else for the access that the worker has by itself.
+    :param spark_operator: for deploy mode cluster on Kubernetes: whether the Spark operator runs spark-submit.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -96,6 +97,7 @@ class ConnectionSettings:
     result_path: str | None = None
     resource_manager: str | None = None
     kubernetes_conn_id: str | None = None
+    spark_operator: bool = False
     keep_warm: float = 0.0
 
     @classmethod
@@ -119,6 +121,7 @@ class ConnectionSettings:
             "result_path": _uri(connection, extra, "result_path"),
             "resource_manager": _resource_manager(connection, extra),
             "kubernetes_conn_id": _text(connection, extra, "kubernetes_conn_id"),
+            "spark_operator": _spark_operator(connection, extra),
             "keep_warm": _seconds(connection, extra, "keep_warm"),
         }
         if connection.conn_type != CONNECTION_TYPE:
@@ -168,6 +171,16 @@ def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, defaul
     if not isinstance(value, bool):
         raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a boolean.")
     return value
+
+
+def _spark_operator(connection: Connection, extra: Mapping[str, Any]) -> bool:
+    flag = _flag(connection, extra, "spark_operator", default=False)
+    if flag and (extra.get("deploy-mode") != "cluster" or not str(connection.host).startswith("k8s://")):
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has spark_operator, which needs a host k8s://… and deploy mode "
+            "cluster. Set these, or remove spark_operator."
+        )
+    return flag
 
 
 def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> float:

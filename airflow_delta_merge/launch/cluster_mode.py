@@ -17,6 +17,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import SparkConnectionError
 from airflow_delta_merge.launch.cluster_manager import ClusterManager
 from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
+from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace
 from airflow_delta_merge.launch.yarn import ResourceManager
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _TAG_PREFIX = "airflow_delta_merge_"
 _TAG_DIGITS = 32
 _MANAGERS: dict[str, type[ResourceManager | KubernetesNamespace]] = {
-    each.kind: each for each in (ResourceManager, KubernetesNamespace)
+    each.kind: each for each in (ResourceManager, KubernetesNamespace, SparkOperatorNamespace)
 }
 
 
@@ -43,6 +44,12 @@ def check_cluster_mode(conn_id: str, master: str, settings: ConnectionSettings) 
         problem = (
             "but no result_path in its extra. Set it to the URI of a folder that the cluster and this worker can both "
             "reach (hdfs:///…, s3a://…, file:///…), or use deploy mode client."
+        )
+    elif settings.spark_operator and not settings.result_path.startswith("file:///"):
+        problem = (
+            f"and the Spark operator, which can't start a merge from the result_path {settings.result_path}. Set "
+            "result_path to a folder that the worker and the driver's pod mount at the same path (file:///…), or "
+            "remove spark_operator."
         )
     elif master.startswith("yarn") and settings.resource_manager is None:
         problem = (

@@ -21,14 +21,14 @@ from airflow_delta_merge.launch.cluster_manager import ClusterApplication, Clust
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
-_APPLICATION, _SUBMISSION = "airflow-delta-merge/application", "airflow-delta-merge/submission"
+APPLICATION, SUBMISSION = "airflow-delta-merge/application", "airflow-delta-merge/submission"
 _SPARK_ID = "spark-app-selector"  # a label that Spark sets
 _DRIVER_CONTAINER = "spark-kubernetes-driver"
 _ENDED = ("Succeeded", "Failed")
 #: Reasons for a waiting pod that never resolve by themselves.
 _HOPELESS = ("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
 _GRACE_SECONDS = 3
-_REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
+REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gives a killed task five
 _MAX_LOG_BYTES = 4 << 20
 #: How far before the last line to read the log again, because clocks differ.
 _OVERLAP_SECONDS = 60.0
@@ -61,26 +61,26 @@ class KubernetesNamespace(ClusterManager):
             "spark.kubernetes.namespace": self.namespace,
             "spark.kubernetes.submission.waitAppCompletion": str(mode.waits).lower(),
             "spark.kubernetes.driver.pod.name": f"{pod}-driver",
-            f"spark.kubernetes.driver.label.{_APPLICATION}": mode.application,
-            f"spark.kubernetes.driver.label.{_SUBMISSION}": mode.submission,
+            f"spark.kubernetes.driver.label.{APPLICATION}": mode.application,
+            f"spark.kubernetes.driver.label.{SUBMISSION}": mode.submission,
         }
 
     def find(self, submission: str) -> ClusterApplication | None:
-        pods = self._pods(_SUBMISSION, submission)
+        pods = self._pods(SUBMISSION, submission)
         return self._application(pods[0]) if pods else None
 
     def running(self, application: str) -> list[str]:
-        return [pod.metadata.name for pod in self._pods(_APPLICATION, application) if not _has_ended(pod)]
+        return [pod.metadata.name for pod in self._pods(APPLICATION, application) if not _has_ended(pod)]
 
     def kill(self, submission: str) -> list[str]:
         # A pod that has ended stays, so that its log can be read.
-        return self._delete([pod for pod in self._pods(_SUBMISSION, submission) if not _has_ended(pod)])
+        return self._delete([pod for pod in self._pods(SUBMISSION, submission) if not _has_ended(pod)])
 
     def kill_all(self, application: str) -> list[str]:
-        return self._delete(self._pods(_APPLICATION, application))
+        return self._delete(self._pods(APPLICATION, application))
 
     def clean_up(self, submission: str) -> None:
-        self._delete(self._pods(_SUBMISSION, submission))
+        self._delete(self._pods(SUBMISSION, submission))
 
     def read_log(self, log: str, after: str) -> tuple[list[str], str]:
         pod, _, container = log.partition("/")
@@ -94,7 +94,7 @@ class KubernetesNamespace(ClusterManager):
                 timestamps=True,
                 limit_bytes=_MAX_LOG_BYTES,
                 _preload_content=False,
-                _request_timeout=_REQUEST_TIMEOUT,
+                _request_timeout=REQUEST_TIMEOUT,
             )
             text = answer.data.decode("utf-8", "replace")
         stamped = [line.partition(" ") for line in text.splitlines()]
@@ -103,6 +103,14 @@ class KubernetesNamespace(ClusterManager):
 
     @cached_property
     def _api(self) -> Any:
+        return self._client("core_v1_client")
+
+    def _client(self, name: str) -> Any:
+        """A client of the API, signed in by the connection.
+
+        :param name: the property of Airflow's hook that has it.
+        :raises SparkConnectionError: when the connection gives no access.
+        """
         try:
             from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
         except ImportError as error:
@@ -112,7 +120,7 @@ class KubernetesNamespace(ClusterManager):
 
         hook = KubernetesHook(conn_id=self.conn_id or KubernetesHook.default_conn_name)
         try:
-            return hook.core_v1_client
+            return getattr(hook, name)
         except (AirflowException, ConfigException, OSError) as error:
             raise SparkConnectionError(
                 f"The connection {hook.conn_id!r} gives no access to Kubernetes: {error}. Set kubernetes_conn_id in "
@@ -121,10 +129,11 @@ class KubernetesNamespace(ClusterManager):
             ) from error
 
     @contextmanager
-    def _api_errors(self, what: str) -> Iterator[None]:
+    def _api_errors(self, what: str, *, ignored: int = 0) -> Iterator[None]:
         """Raise errors of the API as :class:`ClusterManagerError`.
 
         :param what: the request, for the message.
+        :param ignored: the HTTP status of an error that is none.
         """
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
@@ -132,6 +141,8 @@ class KubernetesNamespace(ClusterManager):
         try:
             yield
         except ApiException as error:
+            if error.status == ignored:
+                return
             raise ClusterManagerError(
                 f"Kubernetes refused to {what} in the namespace {self.namespace} ({error.status}: "
                 f"{_message(error.body) or error.reason})."
@@ -147,26 +158,23 @@ class KubernetesNamespace(ClusterManager):
         api = self._api
         with self._api_errors("list pods"):
             pods = api.list_namespaced_pod(
-                self.namespace, label_selector=f"{label}={value}", _request_timeout=_REQUEST_TIMEOUT
+                self.namespace,
+                # The Spark operator gives executors the same labels.
+                label_selector=f"{label}={value},spark-role=driver",
+                _request_timeout=REQUEST_TIMEOUT,
             ).items
         return sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
     def _delete(self, pods: list[Any]) -> list[str]:
         """Delete pods, and return the names of those that were running."""
-        from kubernetes.client import ApiException
-
         for pod in pods:
-            with self._api_errors("delete a pod"):
-                try:
-                    self._api.delete_namespaced_pod(
-                        pod.metadata.name,
-                        self.namespace,
-                        grace_period_seconds=_GRACE_SECONDS,
-                        _request_timeout=_REQUEST_TIMEOUT,
-                    )
-                except ApiException as error:
-                    if error.status != 404:  # already gone
-                        raise
+            with self._api_errors("delete a pod", ignored=404):  # already gone
+                self._api.delete_namespaced_pod(
+                    pod.metadata.name,
+                    self.namespace,
+                    grace_period_seconds=_GRACE_SECONDS,
+                    _request_timeout=REQUEST_TIMEOUT,
+                )
         return [pod.metadata.name for pod in pods if not _has_ended(pod)]
 
     def _application(self, pod: Any) -> ClusterApplication:

@@ -27,6 +27,8 @@ from airflow_delta_merge.exceptions import KeptSparkError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
 from airflow_delta_merge.launch.keeper import KEEPER_PID
 from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
+from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace
+from airflow_delta_merge.launch.spark_operator_submit import SparkOperatorSubmit
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, travelling_modules
 from airflow_delta_merge.launch.yarn import ResourceManager
@@ -176,7 +178,8 @@ class Preparation:
         if not submit.is_on_kubernetes:
             return ResourceManager(self.settings.resource_manager or "")
         namespace = self._kubernetes_properties(submit)["spark.kubernetes.namespace"]
-        return KubernetesNamespace(namespace=namespace, conn_id=self.settings.kubernetes_conn_id)
+        kind = SparkOperatorNamespace if self.settings.spark_operator else KubernetesNamespace
+        return kind(namespace=namespace, conn_id=self.settings.kubernetes_conn_id)
 
     def _kubernetes_properties(self, submit: SparkSubmit) -> dict[str, str]:
         """How Spark reaches Kubernetes, and where its pods run."""
@@ -263,7 +266,8 @@ class Preparation:
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
         self._policy.check_conf(self._property_names())
-        return SparkSubmit(
+        kind = SparkOperatorSubmit if self.settings.spark_operator else SparkSubmit
+        return kind(
             **self._arguments | {"jars": self._additional_jars()},
             py_files=str(staging.py_files),
             properties_file=str(staging.properties),
@@ -283,7 +287,7 @@ class Preparation:
             submit.kube_config = staging.folder / "kubeconfig"
         elif access is not None and access.config_path is not None:
             submit.kube_config = Path(access.config_path)
-        staging.write_properties(properties)
+        submit.set_properties(staging, properties)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # the archive only fits the class path of a local driver
             archive = archive_options(java_version)
@@ -292,7 +296,8 @@ class Preparation:
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:
             # Not on the class path, because the archive is for a class path without them.
-            submit.add_jars(driver.fetched(submit.spark_home), on_class_path=False)
+            submit.add_jars(jars := driver.fetched(submit.spark_home), on_class_path=False)
+            submit.store_jars += jars
 
     def make_class_archive(self) -> None:
         """Start making the class archive if the prepared merge had none, unless Airflow's configuration disables it."""

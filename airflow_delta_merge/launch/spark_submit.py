@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +74,8 @@ class SparkSubmit(SparkSubmitHook):
         self._temporary = temporary
         self._on_application = on_application
         self.java_options: list[str] = []
+        #: Jars by which spark-submit itself writes to object stores.
+        self.store_jars: list[str] = []
         #: How the driver runs on the cluster; None if it doesn't.
         self.cluster_mode: ClusterMode | None = None
         #: The kubeconfig of spark-submit; None for that of the worker's user.
@@ -185,6 +187,10 @@ class SparkSubmit(SparkSubmitHook):
         else:
             self._jars = ",".join(filter(None, [*jars, self._jars]))
 
+    def set_properties(self, staging: Staging, properties: Mapping[str, Any]) -> None:
+        """Set the Spark properties."""
+        staging.write_properties(properties)
+
     def use_staged_files(self, staging: Staging, parent: str) -> None:
         """Make a local driver use the staged files in place, and end with the process ``parent``."""
         self._application_args = [
@@ -269,6 +275,10 @@ class SparkSubmit(SparkSubmitHook):
                 # Spark would pass PYSPARK_DRIVER_PYTHON to the cluster, which lacks this Python. Pip's spark-submit
                 # needs SPARK_HOME instead.
                 env.setdefault("SPARK_HOME", str(self.spark_home.path))
+        if self.is_cluster and self.is_on_kubernetes and self.store_jars:
+            # It uploads the merge's files to result_path, and --jars are only for the driver.
+            others = [env["SPARK_DIST_CLASSPATH"]] if env.get("SPARK_DIST_CLASSPATH") else []
+            env["SPARK_DIST_CLASSPATH"] = os.pathsep.join([*self.store_jars, *others])
         if self.kube_config is not None:
             env["KUBECONFIG"] = str(self.kube_config)
         if self.is_local:

@@ -135,7 +135,7 @@ def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any
 FIELDS = (
     *("deploy-mode", "result_path", "yarn_resourcemanager_webapp_address"),
     *("jars", "conf", "aws_conn_id", "azure_conn_id", "gcp_conn_id", "s3_single_writer"),
-    *("keep_warm", "namespace", "history_server_url", "commit_url", "kubernetes_conn_id"),
+    *("keep_warm", "namespace", "history_server_url", "commit_url", "kubernetes_conn_id", "spark_operator"),
 )
 
 

@@ -183,7 +183,10 @@ def test_killing_deletes_the_pods(kubernetes: FakeKubernetes) -> None:
     assert manager.kill("one") == ["merge-driver"]
     assert manager.kill_all("all") == ["merge-driver"]
     selectors = [query["labelSelector"] for method, _, query in kubernetes.asked if method == "GET"]
-    assert selectors == [["airflow-delta-merge/submission=one"], ["airflow-delta-merge/application=all"]]
+    assert selectors == [
+        ["airflow-delta-merge/submission=one,spark-role=driver"],
+        ["airflow-delta-merge/application=all,spark-role=driver"],
+    ]
     kubernetes.pods = [pod("Failed", terminated(1, "Error"))]
     assert (manager.kill("one"), len(kubernetes.asked)) == ([], 5), "the log of one that has ended can still be read"
     assert (manager.kill_all("all"), len(kubernetes.asked)) == ([], 7), "the next try removes it, which is not listed"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,14 +87,14 @@ class Cluster:
     @property
     def api(self) -> client.CoreV1Api:
         """The API for pods and the like, as administrator."""
-        return client.CoreV1Api(self._client())
+        return client.CoreV1Api(self.client)
 
     def namespace(self, name: str) -> str:
         """Create a namespace with the service account ``spark``, which has a driver's rights there and nowhere else.
 
         :return: its name.
         """
-        rights = client.RbacAuthorizationV1Api(self._client())
+        rights = client.RbacAuthorizationV1Api(self.client)
         account = {"metadata": {"name": spark.SERVICE_ACCOUNT}}
         self.api.create_namespace({"metadata": {"name": name}})
         self.api.create_namespaced_service_account(name, account)
@@ -145,8 +146,12 @@ class Cluster:
 
         :return: its phase, Succeeded or Failed.
         """
-        self._processes.wait_for(f"the end of {pod}", lambda: self.phase(namespace, pod) in ("Succeeded", "Failed"))
+        self.wait_for(f"the end of {pod}", lambda: self.phase(namespace, pod) in ("Succeeded", "Failed"))
         return self.phase(namespace, pod)
+
+    def wait_for(self, what: str, condition: Callable[[], Any]) -> None:
+        """Wait until a condition holds, at most two minutes."""
+        self._processes.wait_for(what, condition)
 
     def _start(self, of: node.Node) -> None:
         of.write_files()
@@ -159,14 +164,16 @@ class Cluster:
         )
 
     def _is_ready(self) -> bool:
-        answer = self._client().request("GET", f"{self.address}/readyz", _preload_content=False)
+        answer = self.client.request("GET", f"{self.address}/readyz", _preload_content=False)
         return bool(answer.status == 200)
 
     def _has_node(self) -> bool:
         conditions = self.api.read_node(node.NAME).status.conditions or []
         return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
-    def _client(self) -> Any:
+    @property
+    def client(self) -> Any:
+        """What the APIs of ``kubernetes.client`` are made of, as administrator."""
         settings = client.Configuration()
         config.load_kube_config(str(self.kubeconfig), client_configuration=settings)
         settings.proxy = None

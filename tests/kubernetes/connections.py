@@ -21,7 +21,8 @@ def environment(
     conf: dict[str, str] | None = None,
     image: str = SPARK,
 ) -> dict[str, str]:
-    """Variables with connections in cluster mode (``pods``) and client mode (``pods_of_executors``).
+    """Variables with connections in cluster mode (``pods``), the same by the Spark operator (``operator``), and in
+    client mode (``pods_of_executors``).
 
     :param shared: the folder that pods and this machine share.
     :param results: a folder in it for results.
@@ -44,6 +45,7 @@ def environment(
         # The kubeconfig comes from the connection.
         **{name: value for name, value in cluster.environment.items() if name != "KUBECONFIG"},
         "AIRFLOW_CONN_KUBE": json.dumps(kubernetes),
+        "AIRFLOW_CONN_OPERATOR": json.dumps(host | {"extra": of_cluster | {"spark_operator": True}}),
         "AIRFLOW_CONN_PODS": json.dumps(host | {"extra": of_cluster}),
         "AIRFLOW_CONN_PODS_OF_EXECUTORS": json.dumps(host | {"extra": client}),
     }

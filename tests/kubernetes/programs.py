@@ -1,4 +1,6 @@
-"""The programs of a Kubernetes node. Kubernetes and etcd are built from source once; Debian has the others."""
+"""The programs of a Kubernetes node. Kubernetes, etcd and the Spark operator are built from source once; Debian has the
+others.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ BINARIES = "DELTA_MERGE_KUBERNETES_BINARIES"
 BUILT = ROOT / ".cache" / "kubernetes" / "bin"
 STAMP = ".sources"
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
-PROGRAMS = (*KUBERNETES, "etcd", "pause")
+OPERATOR = "spark-operator"
+#: A folder with the kinds of resources that the operator serves.
+OPERATOR_RESOURCES = "spark-operator.resources"
+PROGRAMS = (*KUBERNETES, "etcd", "pause", OPERATOR)
 #: Debian's packages, and a program that each of them has.
 PACKAGES = {
     "containerd": "containerd",
@@ -65,13 +70,13 @@ def plugins() -> Path | None:
 
 
 def binaries() -> Path:
-    """The folder with Kubernetes, etcd and pause. The first call builds them, which takes some minutes.
+    """The folder with these programs and the operator's resources. The first call builds them, in some minutes.
 
     :raises CannotRunError: when a program is missing, or the build fails.
     """
     named = os.environ.get(BINARIES)
     if named:
-        absent = [name for name in PROGRAMS if not os.access(Path(named, name), os.X_OK)]
+        absent = [name for name in (*PROGRAMS, OPERATOR_RESOURCES) if not Path(named, name).exists()]
         if absent:
             raise CannotRunError(f"{BINARIES} is {named}, where {', '.join(absent)} is missing.")
         return Path(named)
@@ -90,14 +95,16 @@ def version() -> str:
 
 
 def build(folder: Path) -> None:
-    """Build Kubernetes, etcd and pause from source, as pinned in ``binaries``."""
+    """Build Kubernetes, etcd, pause and the Spark operator from source, as pinned in ``binaries``."""
     if shutil.which("go") is None:
         raise CannotRunError(
             f"Go is missing, which builds Kubernetes: install it (https://go.dev/dl), or set {BINARIES} to a folder "
             f"that has {', '.join(PROGRAMS)}."
         )
     major, minor, _ = version().split(".")
-    print(f"Building Kubernetes {version()} and etcd in {folder} (once; some minutes) …", flush=True)
+    print(
+        f"Building Kubernetes {version()}, etcd and the Spark operator in {folder} (once; some minutes) …", flush=True
+    )
     folder.mkdir(parents=True, exist_ok=True)
     package = "k8s.io/component-base/version"
     # Otherwise they call themselves v0.0.0, and the API server refuses a node of that version.
@@ -106,17 +113,27 @@ def build(folder: Path) -> None:
     _go_build(SOURCES / "etcd", str(folder / "etcd"), "go.etcd.io/etcd/server/v3")
     # Alone in its image, without a C library.
     _go_build(SOURCES / "pause", str(folder / "pause"), ".", environment={"CGO_ENABLED": "0"})
+    of_operator = "github.com/kubeflow/spark-operator/v2"
+    _go_build(SOURCES / OPERATOR, str(folder / OPERATOR), f"{of_operator}/cmd/operator")
+    (sources,) = _go("list", "-m", "-f", "{{.Dir}}", of_operator, folder=SOURCES / OPERATOR).split()
+    shutil.copytree(Path(sources, "config", "crd", "bases"), folder / OPERATOR_RESOURCES, dirs_exist_ok=True)
 
 
 def _go_build(
     module: Path, output: str, *packages: str, flags: str = "", environment: dict[str, str] | None = None
 ) -> None:
-    command = ["go", "build", "-trimpath", "-ldflags", f"-s -w {flags}".strip(), "-o", output, *packages]
+    options = ["-trimpath", "-ldflags", f"-s -w {flags}".strip(), "-o", output]
+    _go("build", *options, *packages, folder=module, environment=environment)
+
+
+def _go(*arguments: str, folder: Path, environment: dict[str, str] | None = None) -> str:
+    command = ["go", *arguments]
     done = subprocess.run(
-        command, cwd=module, env=os.environ | (environment or {}), capture_output=True, text=True, check=False
+        command, cwd=folder, env=os.environ | (environment or {}), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise CannotRunError(f"{' '.join(command)} fails in {module}:\n{done.stderr}")
+        raise CannotRunError(f"{' '.join(command)} fails in {folder}:\n{done.stderr}")
+    return done.stdout
 
 
 def _digest() -> str:

@@ -52,7 +52,7 @@ def properties(namespace: str, shared: Path | None, image: str = SPARK) -> dict[
 
 def _of_host() -> dict[str, str]:
     """What an image needs that has nothing: the host's Java, Python and Spark."""
-    java = _java_home()
+    java = java_home()
     conf = {
         "spark.kubernetes.driverEnv.JAVA_HOME": str(java),
         "spark.executorEnv.JAVA_HOME": str(java),
@@ -106,5 +106,6 @@ def _volume(name: str, host: str, pod: str, *, read_only: bool) -> dict[str, str
     return conf
 
 
-def _java_home() -> Path:
+def java_home() -> Path:
+    """The host's Java."""
     return Path(check_java()[0]).resolve().parents[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,13 +26,17 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
+from airflow_delta_merge.runtime.store_drivers import S3A
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows
 from tests.cluster.standalone import wait_until
+from tests.kubernetes import host
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connections import environment
 from tests.kubernetes.pods import Pods
+from tests.object_storage.s3_server import KEYS
+from tests.object_storage.s3proxy import s3proxy
 
 #: Rows for which a merge takes some ten seconds here.
 LONG = "SELECT id, CONCAT('new', id) AS name FROM range(40000000) WHERE SHA2(CAST(id AS STRING), 512) LIKE '000%'"
@@ -119,6 +124,26 @@ def test_a_merge_in_cluster_mode(pods: Pods, table: Path, folder: Path, capsys: 
 
     again = merging.merge(config(table, rows(0, 1000, "old")), identity=WHO)
     assert (again.already_committed, again.num_inserted_rows, tables.versions(table)) == (True, 1000, [0, 1])
+
+
+def test_files_and_result_go_through_an_object_store(
+    pods: Pods, table: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The image has the store's driver, by which the driver's pod reads everything else.
+    (folder / "store_driver").mkdir()
+    for jar in S3A.fetched(DeltaMergeHook(conn_id="pods").preparation.for_inspection().spark_home):
+        shutil.copy(jar, folder / "store_driver")
+    drivers = f"{folder / 'store_driver'}/*"
+    with s3proxy(tmp_path, "lake", host.ADDRESS) as address:
+        lake = {"conn_type": "aws", "extra": {"endpoint_url": address, "region_name": "us-east-1"}}
+        connection = json.loads(os.environ["AIRFLOW_CONN_PODS"])
+        connection["extra"] |= {"aws_conn_id": "lake", "result_path": "s3a://lake/results"}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(lake | KEYS))
+        monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(connection))
+        conf = {"spark.driver.extraClassPath": drivers, "spark.executor.extraClassPath": drivers}
+        result = DeltaMergeHook(conn_id="pods", conf=conf).merge(config(table, rows(0, 1000, "old")))
+    assert (result.num_inserted_rows, tables.count_rows(table)) == (1000, 1000)
+    assert [path for path in (tmp_path / "buckets" / "lake").rglob("*") if path.is_file()] == []
 
 
 def test_a_merge_that_fails_tells_its_reason(pods: Pods, table: Path, folder: Path) -> None:

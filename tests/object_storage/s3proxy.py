@@ -21,12 +21,12 @@ VERSION = INSTALL.read_text().partition("version=")[2].split()[0]
 
 
 @contextmanager
-def s3proxy(folder: Path, bucket: str) -> Iterator[str]:
-    """The address of a server that runs, with one bucket."""
+def s3proxy(folder: Path, bucket: str, host: str = "127.0.0.1") -> Iterator[str]:
+    """The address of a server that runs on this host's address, with one bucket."""
     environment = {**os.environ, "S3PROXY_HOME": str(HOME), "TMPDIR": str(folder)}
     if not (HOME / "s3proxy.jar").exists():
         subprocess.run(["sh", str(INSTALL)], env=environment, check=True)
-    environment |= {"S3PROXY_ADDRESS": f"127.0.0.1:{free_port()}"}
+    environment |= {"S3PROXY_ADDRESS": f"{host}:{free_port()}"}
     environment |= {"S3_ACCESS_KEY": KEYS["login"], "S3_SECRET_KEY": KEYS["password"]}
     command = ["sh", str(ROOT / "deploy/s3/serve.sh"), str(folder / "buckets"), bucket]
     log = folder / "s3proxy.log"

@@ -1,0 +1,75 @@
+"""Starts a merge by the Spark operator instead of spark-submit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.launch.kubernetes import APPLICATION, SUBMISSION
+from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace, spark_application
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.launch.cluster_mode import ClusterMode
+    from airflow_delta_merge.launch.staging import Staging
+
+
+class SparkOperatorSubmit(SparkSubmit):
+    """Creates a ``SparkApplication`` with the options and properties of spark-submit.
+
+    The merge's files are copied next to its result, where the driver's pod finds them under the same path.
+    """
+
+    _properties: Mapping[str, str]
+
+    def set_properties(self, staging: Staging, properties: Mapping[str, Any]) -> None:
+        super().set_properties(staging, properties)
+        self._properties = {name: option_text(value) for name, value in properties.items()}
+
+    def send_to_cluster(self, staging: Staging, cluster_mode: ClusterMode) -> None:
+        super().send_to_cluster(staging, cluster_mode)
+        # The driver's working directory doesn't have it.
+        self._files = None
+        self._application_args = ["--request", str(staging.request), "--result", cluster_mode.result]
+
+    def run(self, application: str) -> int:
+        """Create the resource, and return 0; the merge itself is followed through Kubernetes' API."""
+        if self.cluster_mode is None:  # a local copy, which fetches the result
+            return super().run(application)
+        manager = self.cluster_mode.manager
+        assert isinstance(manager, SparkOperatorNamespace)
+        folder = _path_of(f"{self.cluster_mode.result_folder}/uploads/{self.cluster_mode.submission}")
+        folder.mkdir(parents=True)
+        for name in ("_jars", "_py_files"):
+            files = filter(None, (getattr(self, name) or "").split(","))
+            setattr(self, name, ",".join(_for_driver(each, folder) for each in files) or None)
+        option, request, *arguments = list(self._application_args or [])
+        resource = spark_application(
+            self._build_spark_common_args(),
+            self._properties,
+            application=_for_driver(application, folder),
+            arguments=[option, str(_path_of(_for_driver(request, folder))), *arguments],
+            spark_version=self.spark_home.version or "",
+            labels={APPLICATION: self.cluster_mode.application, SUBMISSION: self.cluster_mode.submission},
+        )
+        manager.create(resource)
+        self.log.info("Created SparkApplication %s", resource["metadata"]["name"])
+        return 0
+
+
+def _for_driver(file: str, folder: Path) -> str:
+    """The URI by which the driver reads a file; one of this machine is copied to the folder."""
+    if urlsplit(file).scheme not in ("", "file"):
+        return file
+    source = _path_of(file) if file.startswith("file:") else Path(file)
+    copied = folder / source.name
+    shutil.copyfile(source, copied)
+    return copied.as_uri().replace("file:", "local:", 1)
+
+
+def _path_of(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
