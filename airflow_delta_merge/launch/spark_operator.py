@@ -7,7 +7,7 @@ Spark properties with secrets are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -130,16 +130,18 @@ def spark_application(
     *,
     application: str,
     arguments: Sequence[str],
+    for_driver: Callable[[str], str],
     spark_version: str,
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
     """The resource with which the operator runs what spark-submit would.
 
-    :param options: spark-submit's options; files must be URIs that the driver can read.
+    :param options: spark-submit's options.
     :param properties: Spark properties, with those of
         :class:`~airflow_delta_merge.launch.kubernetes.KubernetesNamespace`.
-    :param application: the URI of the Python file.
+    :param application: the Python file.
     :param arguments: its arguments.
+    :param for_driver: makes of a file of this machine, or a URI, the URI by which the driver reads it.
     :param spark_version: the image's Spark.
     :param labels: of the resource.
     :raises SparkConnectionError: when an option or a property can't be given to the operator.
@@ -161,7 +163,7 @@ def spark_application(
         elif option in _PROPERTIES:
             conf[_PROPERTIES[option]] = value
         elif option in _FILES:
-            deps[_FILES[option]] = value.split(",")
+            deps[_FILES[option]] = [for_driver(file) for file in value.split(",")]
         elif option == "--proxy-user":
             spec["proxyUser"] = value
         elif option not in _LEFT_OUT:
@@ -180,7 +182,7 @@ def spark_application(
             "type": "Python",
             "mode": "cluster",
             "sparkVersion": spark_version,
-            "mainApplicationFile": application,
+            "mainApplicationFile": for_driver(application),
             "arguments": list(arguments),
             "sparkConf": conf,
             "deps": deps,

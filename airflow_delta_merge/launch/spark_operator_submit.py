@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -44,24 +45,27 @@ class SparkOperatorSubmit(SparkSubmit):
         assert isinstance(manager, SparkOperatorNamespace)
         folder = _path_of(f"{self.cluster_mode.result_folder}/uploads/{self.cluster_mode.submission}")
         folder.mkdir(parents=True)
-        for name in ("_jars", "_py_files"):
-            files = filter(None, (getattr(self, name) or "").split(","))
-            setattr(self, name, ",".join(_for_driver(each, folder) for each in files) or None)
+        for_driver = partial(_for_driver, folder)
         option, request, *arguments = list(self._application_args or [])
-        resource = spark_application(
-            self._build_spark_common_args(),
-            self._properties,
-            application=_for_driver(application, folder),
-            arguments=[option, str(_path_of(_for_driver(request, folder))), *arguments],
-            spark_version=self.spark_home.version or "",
-            labels={APPLICATION: self.cluster_mode.application, SUBMISSION: self.cluster_mode.submission},
-        )
-        manager.create(resource)
+        try:
+            resource = spark_application(
+                self._build_spark_common_args(),
+                self._properties,
+                application=application,
+                arguments=[option, str(_path_of(for_driver(request))), *arguments],
+                for_driver=for_driver,
+                spark_version=self.spark_home.version or "",
+                labels={APPLICATION: self.cluster_mode.application, SUBMISSION: self.cluster_mode.submission},
+            )
+            manager.create(resource)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self.log.info("Created SparkApplication %s", resource["metadata"]["name"])
         return 0
 
 
-def _for_driver(file: str, folder: Path) -> str:
+def _for_driver(folder: Path, file: str) -> str:
     """The URI by which the driver reads a file; one of this machine is copied to the folder."""
     if urlsplit(file).scheme not in ("", "file"):
         return file

@@ -28,8 +28,9 @@ def resource(*options: str, **properties: str) -> dict[str, Any]:
     return spark_application(
         options,
         PROPERTIES | properties,
-        application="local:///shared/job.py",
+        application="/staging/job.py",
         arguments=["--request", "/shared/request.json"],
+        for_driver=lambda file: file.replace("/staging/", "local:///shared/"),
         spark_version="4.2.0",
         labels={"of": "merge"},
     )
@@ -38,8 +39,8 @@ def resource(*options: str, **properties: str) -> dict[str, Any]:
 def test_options_of_spark_submit_become_fields_of_the_resource() -> None:
     made = resource(
         *("--master", "k8s://https://h:6443", "--conf", "spark.kubernetes.driverEnv.A=b=c"),
-        *("--properties-file", "/private/spark.properties", "--py-files", "local:///shared/engine.zip"),
-        *("--jars", "local:///a.jar,s3a://b/b.jar", "--executor-memory", "2g", "--driver-memory", "1g"),
+        *("--properties-file", "/private/spark.properties", "--py-files", "/staging/engine.zip"),
+        *("--jars", "/staging/a.jar,s3a://b/b.jar", "--executor-memory", "2g", "--driver-memory", "1g"),
         *("--name", "merge", "--verbose", "--deploy-mode", "cluster", "--proxy-user", "lake", "--load-spark-defaults"),
     )
     assert made["metadata"] == {"name": "merge-one", "namespace": "spark", "labels": {"of": "merge"}}
@@ -48,7 +49,10 @@ def test_options_of_spark_submit_become_fields_of_the_resource() -> None:
         "local:///shared/job.py",
         ["--request", "/shared/request.json"],
     )
-    assert spec["deps"] == {"pyFiles": ["local:///shared/engine.zip"], "jars": ["local:///a.jar", "s3a://b/b.jar"]}
+    assert spec["deps"] == {
+        "pyFiles": ["local:///shared/engine.zip"],
+        "jars": ["local:///shared/a.jar", "s3a://b/b.jar"],
+    }
     assert (spec["proxyUser"], spec["restartPolicy"]) == ("lake", {"type": "Never"}), "Airflow retries"
     given = {name: value for name, value in spec["sparkConf"].items() if name not in PROPERTIES}
     assert given == {
