@@ -89,8 +89,9 @@ def guarded(harness: EngineHarness, table: str, path: Path) -> None:
 def as_a_job(harness: EngineHarness, table: str, path: Path) -> None:
     """As the hook runs it: by spark-submit, config and result as files."""
     outcome = run_job(harness, table, path.with_name(f"{path.name}_files"), harness.jars)
-    assert outcome["result"]["num_updated_rows"] == 3, outcome
-    assert outcome["result"]["version"] == 2, outcome
+    (merged,) = outcome["merges"]
+    assert merged["result"]["num_updated_rows"] == 3, outcome
+    assert merged["result"]["version"] == 2, outcome
 
 
 def with_the_jar_of_another_spark(harness: EngineHarness, table: str, path: Path) -> None:

@@ -222,9 +222,19 @@ def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
     """The positions of the rows that clauses take, distinct and ascending, by file."""
     import pyarrow.compute as pc
 
-    rows = matches.filter(F.col("clause") > 0).groupBy("path").agg(F.collect_list("row_index").alias("rows")).toArrow()
+    rows = _as_arrow(matches.filter(F.col("clause") > 0).groupBy("path").agg(F.collect_list("row_index").alias("rows")))
     found = {}
     for path, positions in zip(rows["path"], rows["rows"], strict=True):
         distinct = pc.unique(positions.values)
         found[Path(unquote(urlsplit(path.as_py()).path))] = distinct.take(pc.sort_indices(distinct))
     return found
+
+
+def _as_arrow(rows: DataFrame) -> pa.Table:
+    """Rows, of which there is at least one, in the driver."""
+    if hasattr(rows, "toArrow"):
+        return rows.toArrow()
+    import pyarrow as pa
+
+    batches = rows._collect_as_arrow()  # type: ignore[operator]  # Spark 3.5 has no public method
+    return pa.Table.from_batches(batches)
