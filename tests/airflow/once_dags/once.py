@@ -45,13 +45,14 @@ with DAG("once_slow_retry", schedule=None, start_date=datetime(2026, 1, 1)):
         task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT | {"retry_delay": timedelta(seconds=20)}
     )
 
+
+@task
+def tables(dag_run=None) -> list[str]:
+    """Where the mapped merges go."""
+    return dag_run.conf["tables"]
+
+
 with DAG("once_mapped", schedule=None, start_date=datetime(2026, 1, 1)):
-
-    @task
-    def tables(dag_run=None) -> list[str]:
-        """Where the mapped merges go."""
-        return dag_run.conf["tables"]
-
     DeltaMergeOperator.partial(task_id="merge", **COUNT).expand(target=tables())
 
 # Two merges in one task, of one table each.
@@ -70,6 +71,11 @@ for name, deferrable in (("merges", False), ("deferrable_merges", True)):
 
 with DAG("once_chaos", schedule=None, start_date=datetime(2026, 1, 1)):
     DeltaMergeOperator(task_id="merge", target="{{ dag_run.conf['table'] }}", **COUNT | {"retries": 8})
+
+# In a Spark that is kept. The seam is for a Spark of each merge's own.
+WARM = {name: value for name, value in COUNT.items() if name != "spark_binary"} | {"keep_warm": 20, "retries": 8}
+with DAG("once_warm", schedule=None, start_date=datetime(2026, 1, 1)):
+    DeltaMergeOperator.partial(task_id="merge", **WARM).expand(target=tables())
 
 with DAG("once_secret", schedule=None, start_date=datetime(2026, 1, 1)):
     # Everything a secret may come by. The values stand in Variables and in the connection, never in this file.
