@@ -155,7 +155,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
     )
     with pytest.MonkeyPatch.context() as environment:
-        # Python functions of the cases run by this very Python; what other tests start is not told of it.
+        # Spark runs the cases' Python functions with this Python. Other tests must not inherit the variable.
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # failing statements are part of the tests

@@ -296,7 +296,8 @@ class Preparation:
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:
             # Not on the class path, because the archive is for a class path without them.
-            submit.add_jars(jars := driver.fetched(submit.spark_home), on_class_path=False)
+            jars = driver.fetched(submit.spark_home)
+            submit.add_jars(jars, on_class_path=False)
             submit.store_jars += jars
 
     def make_class_archive(self) -> None:

@@ -60,8 +60,9 @@ class SparkOperatorNamespace(KubernetesNamespace):
 
     def find(self, submission: str) -> ClusterApplication | None:
         """The driver's pod; the resource while there is no pod."""
-        resources = self._list(SUBMISSION, submission)
-        return super().find(submission) or next(map(self._without_pod, resources), None)
+        if (driver := super().find(submission)) is not None:
+            return driver
+        return next(map(self._without_pod, self._list(SUBMISSION, submission)), None)
 
     def running(self, application: str) -> list[str]:
         waiting = [_name(each) for each in self._list(APPLICATION, application) if _state(each) not in _ENDED]

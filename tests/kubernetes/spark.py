@@ -89,9 +89,7 @@ def pod(
 
 def _mounts(java: Path) -> dict[str, str]:
     """The folders of the host, and where pods see them."""
-    folders = [*HOST_FOLDERS]
-    if not java.is_relative_to("/usr"):
-        folders.append(str(java))
+    folders = folders_with(java)
     spark = {str(HOST_SPARK / name): f"{SPARK_HOME}/{name}" for name in SPARK_FOLDERS}
     return {folder: folder for folder in folders} | spark
 
@@ -104,6 +102,11 @@ def _volume(name: str, host: str, pod: str, *, read_only: bool) -> dict[str, str
         conf[f"{prefix}.mount.path"] = pod
         conf[f"{prefix}.mount.readOnly"] = json.dumps(read_only)
     return conf
+
+
+def folders_with(java: Path) -> list[str]:
+    """The host's folders that programs need, and Java's."""
+    return [*HOST_FOLDERS] if java.is_relative_to("/usr") else [*HOST_FOLDERS, str(java)]
 
 
 def java_home() -> Path:

@@ -49,9 +49,7 @@ def start(cluster: Cluster, namespace: str) -> None:
     program = binaries() / OPERATOR
     # It runs spark-submit, of the host's Spark.
     java = spark.java_home()
-    folders = [*spark.HOST_FOLDERS, str(spark.HOST_SPARK), str(program.parent)]
-    if not java.is_relative_to("/usr"):
-        folders.append(str(java))
+    folders = [*spark.folders_with(java), str(spark.HOST_SPARK), str(program.parent)]
     options = [f"--namespaces={namespace}", "--enable-ui-service=false", "--zap-devel"]
     container = {
         "name": "main",

@@ -47,7 +47,7 @@ IN_STRUCT = st.fixed_dictionaries(
     }
 )
 SCHEMA = pa.schema([*((name, type_) for name, (type_, _, _) in TYPES.items()), ("struct", STRUCT)])
-ALL_KINDS = frozenset({"minValues", "maxValues", "nullCount"})
+ALL_KINDS = ("minValues", "maxValues", "nullCount")
 PLAN = StatisticsPlan(
     (
         *(Leaf((name,), type_name) for name, (_, type_name, _) in TYPES.items()),

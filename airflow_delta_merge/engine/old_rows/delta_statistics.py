@@ -23,8 +23,6 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, as days s
 _MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
 #: Digits that identify any 32-bit float.
 _DIGITS_OF_A_FLOAT = 9
-
-
 #: As Delta orders them.
 _KINDS = ("minValues", "maxValues", "nullCount")
 
@@ -38,14 +36,14 @@ class StatisticsPlan:
     """Which columns have statistics, and how their bounds are written.
 
     :param leaves: in the table's order.
-    :param kinds: of ``minValues``, ``maxValues``, ``nullCount``, those that the table's statistics have at all.
+    :param kinds: which of ``minValues``, ``maxValues`` and ``nullCount`` the table's statistics have, in this order.
     :param prefix_length: how many characters of a long text are kept.
     :param cut_above: truncates the largest text so that it stays above all others; returns None if it can't.
     :param tight_bounds: whether the table's statistics have the ``tightBounds`` flag.
     """
 
     leaves: tuple[Leaf, ...]
-    kinds: frozenset[str]
+    kinds: tuple[str, ...]
     prefix_length: int
     cut_above: Callable[[str], str | None]
     tight_bounds: bool
@@ -59,7 +57,8 @@ class StatisticsPlan:
         bounded = dict(_leaves_of(kinds["minValues"])) if "minValues" in kinds else {}
         counted = _leaves_of(kinds["nullCount"]) if "nullCount" in kinds else ()
         leaves = tuple(Leaf(path, bounded.get(path, "")) for path, _ in counted)
-        return cls(leaves, frozenset(kinds).intersection(_KINDS), prefix_length, cut_above, "tightBounds" in kinds)
+        written = tuple(kind for kind in _KINDS if kind in kinds)
+        return cls(leaves, written, prefix_length, cut_above, "tightBounds" in kinds)
 
     def to_json(self, num_rows: int, of_leaves: Mapping[tuple[str, ...], LeafStatistics]) -> str:
         """The statistics as Delta writes them into its log.
@@ -75,7 +74,7 @@ class StatisticsPlan:
             if leaf.type:  # Delta writes a struct even if none of its fields has a bound
                 _put(by_kind["minValues"], leaf.path, low)
                 _put(by_kind["maxValues"], leaf.path, high)
-        statistics = {"numRecords": num_rows, **{kind: by_kind[kind] for kind in _KINDS if kind in self.kinds}}
+        statistics = {"numRecords": num_rows, **{kind: by_kind[kind] for kind in self.kinds}}
         if self.tight_bounds:
             statistics["tightBounds"] = True
         return _as_json(statistics)
