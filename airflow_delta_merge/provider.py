@@ -82,8 +82,8 @@ _CONNECTION_TYPE = {
         },
         "keep_warm": {
             "label": "Keep warm",
-            "description": "For how many seconds a local Spark stays after a merge to take the next one; 0 ends it "
-            "with the merge. Goes behind an operator's keep_warm.",
+            "description": "For how many seconds Spark stays on the worker after a merge to take the next one; 0 "
+            "ends it with the merge. Goes behind an operator's keep_warm.",
             "schema": {"type": ["number", "null"]},
         },
         "namespace": {

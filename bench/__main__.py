@@ -159,7 +159,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cold",
         action="store_true",
-        help=f"whole tasks: DeltaMergeOperator against SparkSubmitOperator + MERGE (by default {COLD_CASE})",
+        help=f"whole tasks, against SparkSubmitOperator + MERGE and delta-rs (by default {COLD_CASE})",
     )
     parser.add_argument(
         "--warm",

@@ -1,4 +1,7 @@
-"""Cold: a whole task, from the operator's `execute` to what it returns, against SparkSubmitOperator with MERGE INTO."""
+"""Cold: a whole task, from the operator's `execute` to what it returns, against what people would write instead.
+
+These are SparkSubmitOperator with MERGE INTO, and PythonOperator with delta-rs, which starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from typing import Any
 from airflow_delta_merge.runtime.jars import DELTA_VERSION, delta_jars
 from bench import session
 from bench.case import Case
+from bench.contestants import merge_by_delta_rs
 from bench.data import Templates, copy_table
 from bench.runner import hash_of_rows
 
@@ -59,7 +63,8 @@ class ColdResult:
 def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int, num_merges: int = 1) -> ColdResult:
     """Run a case as tasks, each in a Spark of its own, in turn; the rows are compared at the end.
 
-    With several merges ours does them in one task and one Spark, each of the others in as many tasks.
+    With several merges ours does them in one task and one Spark, each of the others in as many tasks. Imports don't
+    count, as all run in this process.
 
     Airflow gets a home of its own and no database: `execute` needs none.
 
@@ -100,6 +105,7 @@ def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int, n
 
 _WITH_JARS = "SparkSubmitOperator + MERGE, jars placed"
 _WITH_PACKAGES = "SparkSubmitOperator + MERGE, packages="
+_WITH_DELTA_RS = "PythonOperator + delta-rs"
 
 
 def set_up_airflow(work: Path) -> None:
@@ -121,6 +127,7 @@ def set_up_airflow(work: Path) -> None:
 def _tasks(case: Case, work: Path) -> dict[str, Task]:
     set_up_airflow(work)
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.standard.operators.python import PythonOperator
 
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
@@ -157,10 +164,17 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
 
         return task
 
+    def by_delta_rs(targets: Sequence[Path], source: Path) -> None:
+        for target in targets:
+            arguments = {"case": case, "target": target, "source": source}
+            PythonOperator(task_id="merge", python_callable=merge_by_delta_rs, op_kwargs=arguments).execute({})
+
+    others = {} if case.not_in_delta_rs else {_WITH_DELTA_RS: by_delta_rs}
     return {
         "DeltaMergeOperator": ours,
         _WITH_JARS: submitting(jars=",".join(delta_jars())),
         _WITH_PACKAGES: submitting(packages=f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"),
+        **others,
     }
 
 

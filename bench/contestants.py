@@ -131,20 +131,25 @@ class DeltaRs(Contestant):
         pass
 
     def merge(self, run: Run) -> Facts:
-        import pyarrow.dataset
-        from deltalake import DeltaTable
-
-        source = pyarrow.dataset.dataset(run.source, format="parquet").scanner().to_reader()
-        on = run.case.on
-        predicate = on if isinstance(on, str) else " AND ".join(f"target.{key} = source.{key}" for key in on)
-        builder: Any = DeltaTable(str(run.target)).merge(
-            source, predicate=predicate, source_alias="source", target_alias="target"
-        )
-        for clause in run.case.clauses:
-            builder = _with_clause(builder, clause)
-        metrics = builder.execute()
+        metrics = merge_by_delta_rs(run.case, run.target, run.source)
         affected = sum(metrics[f"num_target_rows_{what}"] for what in ("inserted", "updated", "deleted"))
         return Facts({"affected_rows": affected})
+
+
+def merge_by_delta_rs(case: Case, target: Path, source: Path) -> dict[str, int]:
+    """Merge with `deltalake`, and return its metrics."""
+    import pyarrow.dataset
+    from deltalake import DeltaTable
+
+    rows = pyarrow.dataset.dataset(source, format="parquet").scanner().to_reader()
+    on = case.on
+    predicate = on if isinstance(on, str) else " AND ".join(f"target.{key} = source.{key}" for key in on)
+    builder: Any = DeltaTable(str(target)).merge(
+        rows, predicate=predicate, source_alias="source", target_alias="target"
+    )
+    for clause in case.clauses:
+        builder = _with_clause(builder, clause)
+    return dict(builder.execute())
 
 
 def _with_clause(builder: Any, clause: MergeClause) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
@@ -25,19 +25,18 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
+from airflow_delta_merge.launch.deferred_start import DeferredStart
 from airflow_delta_merge.launch.errors import (
     DeltaMergeException,
     error_of_exit,
     raised_for_airflow,
     target_or_number,
 )
-from airflow_delta_merge.launch.keeper import KEEPER_PID, remove_folder
-from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
-from airflow_delta_merge.launch.staging import Staging, stage, staged
+from airflow_delta_merge.launch.staging import Staging, staged
 from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.warm import WarmMerge
@@ -60,8 +59,8 @@ class DeltaMergeHook(BaseHook):
         ``spark_default`` doesn't exist, Spark runs as ``local[*]`` on this machine; any other connection must exist.
         Deploy mode ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra.
     :param conf: Spark properties; they take precedence over the connection's.
-    :param keep_warm: how many seconds a local Spark stays after a merge to take the next one of the same kind. 0 ends
-        it with the merge; None uses the connection's setting. :meth:`start` ignores it.
+    :param keep_warm: how many seconds Spark stays on this machine after a merge to take the next one of the same
+        kind. 0 ends it with the merge; None uses the connection's setting.
     :param spark_options: further arguments of Airflow's ``SparkSubmitHook``, as in
         :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
         jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
@@ -85,7 +84,7 @@ class DeltaMergeHook(BaseHook):
         self.conn_id = conn_id
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
         self._running: SparkSubmit | None = None
-        self._kept: KeptApplication | None = None
+        self._started: DeferredStart | None = None
         self._keep_warm = keep_warm
         self._warm: WarmMerge | None = None
 
@@ -214,12 +213,15 @@ class DeltaMergeHook(BaseHook):
 
     def _run(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None = None) -> JobOutcome:
         self._mask_secrets(request)
-        keep_warm = self.settings.keep_warm if self._keep_warm is None else self._keep_warm
-        outcome = self._run_warm(request, keep_warm, on_application) if keep_warm else None
+        outcome = self._run_warm(request, on_application) if self._seconds_to_keep else None
         if outcome is None:
             outcome = self._run_cold(request, on_application)
         self.preparation.make_class_archive()
         return outcome
+
+    @property
+    def _seconds_to_keep(self) -> float:
+        return self.settings.keep_warm if self._keep_warm is None else self._keep_warm
 
     def _run_cold(self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None) -> JobOutcome:
         """Run a request in its own Spark."""
@@ -232,10 +234,10 @@ class DeltaMergeHook(BaseHook):
             self._running = None
 
     def _run_warm(
-        self, request: JobRequest, keep_warm: float, on_application: Callable[[SparkApplication], None] | None
+        self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
     ) -> JobOutcome | None:
         """Run a request in a kept Spark; None if no further one can be kept."""
-        self._warm = warm = WarmMerge(self.preparation, request, keep_warm, on_application)
+        self._warm = warm = WarmMerge(self.preparation, request, self._seconds_to_keep, on_application)
         try:
             with raised_for_airflow():
                 end = warm.run()
@@ -336,7 +338,8 @@ class DeltaMergeHook(BaseHook):
         with raised_for_airflow():
             if self.preparation.for_inspection().is_cluster:
                 return self._start_on_cluster(request, on_application)
-            return self._start_here(request)
+            self._started = DeferredStart(self.preparation, request, self._seconds_to_keep)
+            return self._started.start()
 
     def _start_on_cluster(
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
@@ -350,42 +353,6 @@ class DeltaMergeHook(BaseHook):
             raise error_of_exit(exit_code, submit.output.reason, _targets(request), **details, conn_id=self.conn_id)
         assert submit.cluster_mode is not None
         return SubmittedApplication(submit.cluster_mode, submit.application)
-
-    def _start_here(self, request: JobRequest) -> KeptApplication:
-        staging = stage()
-        try:
-            submit = self.preparation.for_merge(staging, request, parent=KEEPER_PID)
-            command = submit.command(str(staging.application))
-            found = self._find(request.identity, staging, command)
-            if found is not None:
-                remove_folder(staging.folder)
-                self._kept = found
-                return found
-            secrets_in = [
-                request.to_dict(),
-                *self.preparation.user_properties(),
-                *map(asdict, self.preparation.databases.values()),
-            ]
-            self._kept = KeptApplication(staging.folder)
-            submit.open_log()
-            return KeptApplication.start(
-                staging, command, submit.environment(), secrets_in, submit.spark_log, verbose=submit.verbose
-            )
-        except BaseException:
-            KeptApplication(staging.folder).kill()
-            raise
-
-    def _find(self, identity: MergeIdentity | None, staging: Staging, command: list[str]) -> KeptApplication | None:
-        found = None
-        for kept, theirs in KeptApplication.find(identity) if identity is not None else ():
-            same = identity is not None and identity.is_same_execution(theirs.generation)
-            if found is None and same and kept.is_started_as(staging, command) and kept.can_still_succeed():
-                self.log.info("Following the Spark application that an earlier try started (%s)", kept.folder)
-                found = kept
-            else:
-                self.log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
-                kept.kill()
-        return found
 
     def finish(self, started: StartedApplication, end: ApplicationEnd) -> ApplicationEnd:
         """Fetch the result of an application from :meth:`start`, if it is not there yet, and clean up.
@@ -446,8 +413,8 @@ class DeltaMergeHook(BaseHook):
             self._running.on_kill()
         if self._warm is not None:
             self._warm.on_kill()
-        if self._kept is not None:
-            self._kept.kill()
+        if self._started is not None:
+            self._started.on_kill()
 
 
 def _targets(request: JobRequest) -> str:

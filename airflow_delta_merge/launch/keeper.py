@@ -83,12 +83,12 @@ def _run(command: Sequence[str], output: Path, shall_end: Callable[[], bool]) ->
     own = [str(os.getpid()) if argument == KEEPER_PID else argument for argument in command]
     with output.open("wb") as out:
         try:
-            process = subprocess.Popen(
-                own, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            process = subprocess.Popen(own, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as error:
             out.write(f"{error}\n".encode())
             return _NOT_STARTED
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)  # a connection must end with the command that uses it
     while process.poll() is None:
         if shall_end():
             end_group(process)

@@ -23,6 +23,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.exceptions import DeltaMergeError, KeeperError, MergeResultError
 from airflow_delta_merge.launch import keeper as application_keeper
+from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import (
     EXIT,
     FOLLOWED,
@@ -81,21 +82,25 @@ class KeptApplication(StartedApplication):
         spark_log: SparkLog | None = None,
         *,
         verbose: bool = False,
+        started_as: str = "",
+        stdin: socket.socket | None = None,
     ) -> KeptApplication:
-        """Start spark-submit under a keeper that outlives this process.
+        """Start spark-submit, or a process that waits for a kept Spark, under a keeper that outlives this process.
 
         :param staging: the merge's files. The keeper removes their folder at the end.
-        :param command: spark-submit and its arguments.
+        :param command: the process and its arguments.
         :param secrets_in: all values passed to Spark; those that Airflow masks here are also masked in the triggerer.
         :param spark_log: gets Spark's complete output from the process that follows the application.
         :param verbose: whether the task's log also gets the complete output.
+        :param started_as: the merge's :func:`fingerprint`, by which its next try finds this application.
+        :param stdin: the command's standard input; None for an empty one.
         :raises KeeperError: when the keeper does not start.
         """
         kept = cls(staging.folder)
         kept.log_to(spark_log, verbose=verbose)
-        staging.write(_STARTED_AS, _fingerprint(staging, command))
+        staging.write(_STARTED_AS, started_as)
         staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
-        kept.start_keeper(command, environment)
+        kept.start_keeper(command, environment, stdin=stdin)
         return kept
 
     def log_to(self, spark_log: SparkLog | None, *, verbose: bool) -> None:
@@ -107,10 +112,17 @@ class KeptApplication(StartedApplication):
         path = None if spark_log is None or spark_log.path is None else str(spark_log.path)
         Staging(self.folder).write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
 
-    def start_keeper(self, command: Sequence[str], environment: Mapping[str, str], *options: str) -> None:
+    def start_keeper(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *options: str,
+        stdin: socket.socket | None = None,
+    ) -> None:
         """Start the process that runs a command and outlives this process.
 
         :param options: further options of :mod:`~airflow_delta_merge.launch.keeper`.
+        :param stdin: the command's standard input; None for an empty one.
         :raises KeeperError: when it does not start.
         """
         # Isolated mode: modules beside that script must not shadow Python's own.
@@ -119,7 +131,7 @@ class KeptApplication(StartedApplication):
             [*keeper, *command],
             env=dict(environment),
             cwd=os.getcwd(),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -158,10 +170,10 @@ class KeptApplication(StartedApplication):
     def __str__(self) -> str:
         return f"Spark runs on {self.host}; a triggerer there follows it ({self.folder})."
 
-    def is_started_as(self, staging: Staging, command: Sequence[str]) -> bool:
-        """Whether it was started with an equivalent ``command`` and equivalent files in ``staging``."""
+    def is_started_as(self, fingerprint: str) -> bool:
+        """Whether it was started for a merge with this :func:`fingerprint`."""
         with suppress(OSError):
-            return (self.folder / _STARTED_AS).read_text(encoding="utf-8") == _fingerprint(staging, command)
+            return (self.folder / _STARTED_AS).read_text(encoding="utf-8") == fingerprint
         return False
 
     def is_kept(self) -> bool:
@@ -224,6 +236,8 @@ class KeptApplication(StartedApplication):
             return ApplicationEnd(error=str(error), exit_code=exit_code, **known)
         if outcome is None and exit_code is None:
             return self._lost()
+        if exit_code == waiter.SPARK_ENDED:
+            return ApplicationEnd(error=waiter.WHY_SPARK_ENDED, exit_code=exit_code, application=self.application)
         return ApplicationEnd(outcome=outcome and _for_event(outcome), exit_code=exit_code, **known)
 
     def _lost(self) -> ApplicationEnd:
@@ -307,9 +321,9 @@ def _for_event(outcome: JobOutcome) -> JobOutcome:
     return masked.without_lineage() if length > LONGEST_LINEAGE else masked
 
 
-def _fingerprint(staging: Staging, command: Sequence[str]) -> str:
-    """A hash of the command, request and properties of a merge, independent of its folder and identity."""
+def fingerprint(staging: Staging, arguments: Sequence[str]) -> str:
+    """A hash of spark-submit's arguments and a merge's request and properties, without its folder and identity."""
     request = staging.read_request().without_identity().to_json()
-    parts = [*command, request, staging.properties.read_text(encoding="utf-8")]
+    parts = [*arguments, request, staging.properties.read_text(encoding="utf-8")]
     text = "\0".join(parts).replace(str(staging.folder), "")
     return hashlib.sha256(text.encode()).hexdigest()

@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,14 +209,16 @@ class Preparation:
 
         :param request: as for :meth:`for_merge`.
         :param on_application: as for :meth:`for_merge`.
-        :raises DeltaMergeError: when the connection forbids a property of the merge, or Spark doesn't run locally.
+        :raises DeltaMergeError: when the connection forbids a property of the merge, or the driver runs on the cluster.
         """
         staging = Staging(Path("/staging"))  # a placeholder: its paths must not make kinds differ
         submit = self._new(staging, on_application)
-        self._require_local(submit)
+        self._require_driver_here(submit)
         submit.keep_warm(staging, KEEPER_PID)
         self.databases = databases_of(request.each_merge)
+        access = self._kubernetes_access if submit.is_on_kubernetes else None
         parts: list[Any] = [
+            access and asdict(access),
             *(os.getuid(), os.getcwd(), self.conn_id, sys.executable, code_digest()),
             *(submit.spark_home.version, shutil.which("java"), submit.arguments),
             sorted(environment_of_kept(submit).items()),
@@ -240,16 +242,11 @@ class Preparation:
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         return _KEPT_PROPERTIES | self._properties(submit, staging) | spark_properties(self.databases)
 
-    def _require_local(self, submit: SparkSubmit) -> None:
+    def _require_driver_here(self, submit: SparkSubmit) -> None:
         if submit.is_cluster:
             raise KeptSparkError(
                 f"keep_warm is not available with deploy mode cluster, which the Spark connection {self.conn_id!r} "
-                "has. Remove keep_warm, or use deploy mode client with a local master."
-            )
-        if not submit.is_local:
-            raise KeptSparkError(
-                f"keep_warm is not available with the master {submit.master} of the Spark connection {self.conn_id!r}. "
-                "Remove keep_warm, or use a local master."
+                "has. Remove keep_warm, or use deploy mode client."
             )
         if not hasattr(socket, "SO_PEERCRED"):
             raise KeptSparkError(f"keep_warm is only available on Linux, not on {sys.platform}. Remove keep_warm.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.contract.frames import receive, send
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
+from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import remove_folder
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
 from airflow_delta_merge.launch.preparation import environment_of_kept
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
-from airflow_delta_merge.launch.staging import stage
+from airflow_delta_merge.launch.staging import Staging, stage
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.launch.preparation import Preparation
+    from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation
     from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
@@ -62,6 +64,25 @@ class WarmMerge:
         :raises DeltaMergeError: when something that the merge needs is missing.
         """
         prepared = self._preparation.for_warm_merge(self._request, self._on_application)
+        accepted = self._accepted(prepared)
+        if not isinstance(accepted, socket.socket):
+            return accepted
+        with accepted as self._connection:
+            try:
+                return self._follow(accepted, prepared.submit)
+            finally:
+                self._connection = None
+
+    def start(self) -> socket.socket | ApplicationEnd | None:
+        """Begin to merge in a kept Spark, or in one that this starts and keeps.
+
+        :return: the connection on which it reports and by whose end it is cancelled; how the Spark ended if it can't
+            start; None if the maximum number of kept Sparks is busy.
+        :raises DeltaMergeError: when something that the merge needs is missing.
+        """
+        return self._accepted(self._preparation.for_warm_merge(self._request, self._on_application))
+
+    def _accepted(self, prepared: WarmPreparation) -> socket.socket | ApplicationEnd | None:
         for _ in range(_MAX_TRIES):
             with user_lock():
                 remove_orphans()
@@ -73,10 +94,11 @@ class WarmMerge:
                         return None
                     kept, started = self._start(prepared.kind, prepared.submit)
             end = self._wait(kept, started)
-            if end is None:
-                end = self._merge(kept, prepared.request, prepared.submit)
             if end is not None:
                 return end
+            connection = self._send(kept, prepared.request)
+            if connection is not None:
+                return connection
         log.warning("The kept Sparks ended before they accepted this merge, so it gets its own Spark")
         return None
 
@@ -125,24 +147,21 @@ class WarmMerge:
             time.sleep(_POLL_SECONDS)
         return None
 
-    def _merge(self, kept: KeptSpark, request: JobRequest, submit: SparkSubmit) -> ApplicationEnd | None:
-        """Send the request, and follow the merge to its end; None if the request was not accepted."""
-        try:
+    def _send(self, kept: KeptSpark, request: JobRequest) -> socket.socket | None:
+        """Send the request. Returns the connection if it was accepted."""
+        with suppress(OSError):  # it is ending, or didn't answer in time
             connection = kept.connect()
-        except OSError:
-            return None
-        with connection:
-            self._connection, accepted = connection, None
             try:
-                with suppress(OSError):  # it is ending, or didn't answer in time
-                    send(connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
-                    accepted = receive(connection)
-                if accepted is None:
-                    return None
-                log.info("Merging in the kept Spark of process %s", accepted.get("accepted"))
-                return self._follow(connection, submit)
-            finally:
-                self._connection = None
+                send(connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
+                accepted = receive(connection)
+                if accepted is not None:
+                    log.info("Merging in the kept Spark of process %s", accepted.get("accepted"))
+                    return connection
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+        return None
 
     def _follow(self, connection: socket.socket, submit: SparkSubmit) -> ApplicationEnd:
         connection.settimeout(None)
@@ -154,11 +173,16 @@ class WarmMerge:
                 return ApplicationEnd(outcome=outcome, exit_code=0, application=submit.application)
         if self.killed:
             return ApplicationEnd(exit_code=1)
-        return ApplicationEnd(
-            error="Its kept Spark ended during the merge: it was killed, or the machine ran out of memory. Check the "
-            "machine's memory and driver_memory. The next try starts another Spark.",
-            application=submit.application,
-        )
+        return ApplicationEnd(error=waiter.WHY_SPARK_ENDED, application=submit.application)
+
+
+def waiting_command(staging: Staging) -> list[str]:
+    """The command that waits for a merge from :meth:`WarmMerge.start` and writes its result into ``staging``.
+
+    Its standard input is the connection.
+    """
+    # Isolated mode: modules beside that script must not shadow Python's own.
+    return [sys.executable, "-I", "-S", waiter.__file__, str(staging.py_files), str(staging.result)]
 
 
 def _next(connection: socket.socket) -> dict[str, Any] | None:

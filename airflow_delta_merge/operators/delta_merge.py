@@ -257,8 +257,6 @@ class DeltaMergeOperator(SparkOptions):
         self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
-        if deferrable and self.keep_warm:
-            raise MergeConfigError("keep_warm is not available with deferrable=True. Set one of the two.")
 
     def _check_at_parse(self) -> None:
         if self.merges is None:

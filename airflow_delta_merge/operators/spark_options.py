@@ -47,8 +47,8 @@ class SparkOptions(BaseOperator):
     :param name: the name of the Spark application; by default DAG and task. (templated)
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
-    :param keep_warm: for how many seconds a local Spark stays after the merge to take the next one of the same kind,
-        which then needs about a second; 0 ends it with the merge. By default the connection's, else 0. See
+    :param keep_warm: for how many seconds Spark stays on the worker after the merge to take the next one of the same
+        kind, which then needs about a second; 0 ends it with the merge. By default the connection's, else 0. See
         ``docs/how_to/warm.md``.
     :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
     """

@@ -26,7 +26,7 @@ from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutc
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.launch import keeper as application_keeper
-from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication
+from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication, fingerprint
 from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
@@ -209,16 +209,18 @@ def test_an_earlier_try_is_found(folder: Path) -> None:
         return ["sh", "-c", f": {what}; sleep 1000", str(staging.folder)]
 
     staging = staged_for(WHO)
-    kept = KeptApplication.start(staging, command(staging), os.environ, ())
+    kept = KeptApplication.start(
+        staging, command(staging), os.environ, (), started_as=fingerprint(staging, command(staging))
+    )
     start("sleep 1000", MergeIdentity(application_id="somebody else", generation=7))
     (found, theirs), *others = KeptApplication.find(WHO)
     assert (found.folder, theirs, others) == (kept.folder, WHO, [])
     retry = staged_for(WHO)
-    assert found.is_started_as(retry, command(retry))
-    assert not found.is_started_as(retry, command(retry, "y"))
+    assert found.is_started_as(fingerprint(retry, command(retry)))
+    assert not found.is_started_as(fingerprint(retry, command(retry, "y")))
     assert found.can_still_succeed()
     other = staged_for(WHO, MergeConfig(target="u", source="s", on=["id"], clauses=[when_matched_delete()]))
-    assert not found.is_started_as(other, command(other))
+    assert not found.is_started_as(fingerprint(other, command(other)))
 
 
 @pytest.mark.parametrize(("script", "can"), [(tell(RESULT), True), (tell(FAILED), False), ("exit 1", False)])

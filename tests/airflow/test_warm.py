@@ -28,9 +28,10 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import KeptSparkError, MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch import kept_spark
+from airflow_delta_merge.launch import keeper, kept_spark, waiter
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.keeper import LOCK
+from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import KeptSpark
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of
@@ -42,6 +43,7 @@ from airflow_delta_merge.patterns import Upsert
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.processes import naming
+from tests.cluster import deferred
 
 SECRET = "a-password-of-these-tests"
 CONF = SPARK | {"spark.hadoop.tests.password": SECRET}
@@ -181,17 +183,79 @@ def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path
     assert not the_kept_spark().end_if_idle()
     # Another one goes on at the same time, and after it was killed.
     assert merge(other)[1] == application
-    before = (the_kept_spark().folder / "output").read_text()
+    before = output()
     os.kill(task.pid, signal.SIGKILL)
     task.wait()
-
-    def is_cancelled() -> bool:
-        news = (the_kept_spark().folder / "output").read_text().removeprefix(before)
-        return re.search(r"^Cancelling (merge-\d+), (.|\n)*^\1 has ended\.", news, re.MULTILINE) is not None
-
-    wait_until(is_cancelled, 60)
+    wait_until(lambda: was_cancelled(output().removeprefix(before)), 60)
     assert merge(other)[1] == application
     assert tables.versions(one) == [0]
+
+
+def start(table: Path, source: str = FINITE, identity: MergeIdentity | None = None) -> KeptApplication:
+    """Start a merge as a task that is deferred does."""
+    request = JobRequest(merges=config(table, source), identity=identity)
+    begun = DeltaMergeHook(conf=CONF, keep_warm=300).start(request)
+    assert isinstance(begun, KeptApplication)
+    return begun
+
+
+def test_a_deferred_task_uses_the_same_application(table: Path, home: Path) -> None:
+    _, application = merge(table)
+    here = len(processes(home))
+    begun = start(table)
+    seen = [" ".join([*process.cmdline(), *process.environ().values()]) for process in processes(home)]
+    assert len(seen) <= here + 2, "only the keeper and what waits for the merge"
+    assert not any(SECRET in each for each in seen)
+    end = deferred.followed(begun)
+    assert end.application is not None
+    assert (end.exit_code, end.error, end.application.id) == (0, None, application)
+    hook = DeltaMergeHook(conf=CONF)
+    result = hook.result_of(hook.finish(begun, end), str(table), exactly_once=False)
+    assert (result.num_updated_rows, result.version) == (3, 2)
+    wait_until(lambda: not begun.folder.exists() and len(processes(home)) == here, 20)
+
+
+def test_a_deferred_task_that_fails_says_why(table: Path) -> None:
+    begun = start(table, "SELECT id AS nowhere, 'x' AS name FROM range(3)")
+    hook = DeltaMergeHook(conf=CONF)
+    with pytest.raises(AirflowFailException, match="nowhere"):
+        hook.result_of(hook.finish(begun, deferred.followed(begun)), str(table), exactly_once=False)
+
+
+def test_ending_a_deferred_task_cancels_its_merge_and_no_other(table: Path, home: Path) -> None:
+    _, application = merge(table)
+    before = output()
+    begun = start(table, ENDLESS, WHO)
+    again = start(table, ENDLESS, replace(WHO, task_instance=replace(WHO.task_instance, try_number=2)))
+    assert again.folder == begun.folder, "the next try follows the same merge"
+    wait_until(lambda: begun.follow() or begun.application is not None, 60)
+    begun.kill()
+    assert not begun.folder.exists()
+    wait_until(lambda: was_cancelled(output().removeprefix(before)), 60)
+    assert merge(table)[1] == application
+    # The same if the waiting process alone is killed.
+    before = output()
+    begun = start(table, ENDLESS)
+    wait_until(lambda: waiting(home), 20)
+    waiting(home)[0].kill()
+    wait_until(lambda: was_cancelled(output().removeprefix(before)), 60)
+    wait_until(lambda: begun.poll()[1] is not None, 20)
+    begun.kill()
+    assert tables.versions(table) == [0, 1, 2]
+
+
+def output() -> str:
+    return (the_kept_spark().folder / "output").read_text()
+
+
+def was_cancelled(lines: str) -> bool:
+    return re.search(r"^Cancelling (merge-\d+), (.|\n)*^\1 has ended\.", lines, re.MULTILINE) is not None
+
+
+def waiting(home: Path) -> list[psutil.Process]:
+    """What waits for deferred merges, without its keepers."""
+    commands = {process: process.cmdline() for process in processes(home)}
+    return [each for each, said in commands.items() if waiter.__file__ in said and keeper.__file__ not in said]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
@@ -249,6 +313,7 @@ def test_a_kept_spark_that_is_killed_fails_its_merges_and_the_next_try_merges_on
     task = threading.Thread(target=merge_endlessly)
     task.start()
     assert begun.wait(60)
+    deferring = start(table, ENDLESS)
     time.sleep(2)  # so that its jobs run
     os.kill(int((kept.folder / SERVER_LOCK).read_text()), signal.SIGKILL)
     task.join(60)
@@ -256,6 +321,10 @@ def test_a_kept_spark_that_is_killed_fails_its_merges_and_the_next_try_merges_on
     assert "Its kept Spark ended during the merge" in str(error)
     assert "If it did commit, the next try finds that in the table's log" in str(error)
     assert not isinstance(error, AirflowFailException)
+    end = deferred.followed(deferring)
+    deferring.kill()
+    assert (end.outcome, end.another_try_helps) == (None, True)
+    assert str(end.error) in str(error)
     retry = replace(WHO, task_instance=replace(WHO.task_instance, try_number=2))
     result, other = merge(table, FINITE, retry, keep_warm=1)
     assert (result.already_committed, result.num_inserted_rows, other != application) == (False, 3, True)
@@ -350,12 +419,12 @@ def test_a_temporary_folder_with_a_long_path_is_refused(
         ),
         (
             '{"conn_type": "spark", "host": "spark://nowhere:7077"}',
-            "not available with the master spark://nowhere:7077",
+            "No Spark master answers at spark://nowhere:7077",
         ),
     ],
-    ids=["cluster mode", "a cluster"],
+    ids=["cluster mode", "a missing master"],
 )
-def test_only_a_local_spark_is_kept(
+def test_where_no_spark_can_be_kept(  # or started
     table: Path, monkeypatch: pytest.MonkeyPatch, connection: str, message: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
@@ -407,13 +476,12 @@ def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"keep_warm": -1}, "keep_warm is a number of seconds of 0 or more, not -1"),
         ({"keep_warm": True}, "keep_warm is a number of seconds of 0 or more, not True"),
-        ({"keep_warm": 60, "deferrable": True}, "keep_warm is not available with deferrable=True"),
         (
             {"keep_warm": 60, "conf": {"spark.submit.deployMode": "cluster"}},
             "keep_warm is not available with deploy mode cluster",
         ),
     ],
-    ids=["negative", "no number", "deferrable", "cluster mode"],
+    ids=["negative", "no number", "cluster mode"],
 )
 def test_what_cannot_be_is_refused_when_the_dag_is_parsed(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(MergeConfigError, match=message):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -26,6 +27,7 @@ from airflow_delta_merge.launch.errors import DeltaMergeException
 from tests.airflow import tables
 from tests.cluster.processes import ENDLESS, SMALL, config, rows
 from tests.cluster.standalone import Standalone, standalone, wait_until
+from tests.cluster.warm import check_that_merges_share_an_application
 
 SEAM = Path(__file__).parent / "seam" / "spark-submit"
 CONF = {
@@ -59,7 +61,7 @@ def table(tmp_path: Path) -> Path:
     return tables.create_table(tmp_path / "table")
 
 
-def hook(conf: Mapping[str, str] | None = None, **arguments: str) -> DeltaMergeHook:
+def hook(conf: Mapping[str, str] | None = None, **arguments: Any) -> DeltaMergeHook:
     settings = {**CONF, **(conf or {})}
     return DeltaMergeHook(conn_id="standalone", conf=settings, total_executor_cores=2, executor_cores=1, **arguments)
 
@@ -70,6 +72,15 @@ def test_a_merge_over_two_executors(cluster: Standalone, table: Path) -> None:
     inserted = hook().merge(config(table, rows(0, 1000, "old")))
     assert {worker for worker, _ in cluster.ran_executors() - before} == {"worker0", "worker1"}
     assert (inserted.num_inserted_rows, inserted.version, tables.count_rows(table)) == (1000, 1, 1000)
+    wait_until(lambda: cluster.executors() == [], 10)
+
+
+@pytest.mark.slow
+def test_a_kept_spark_keeps_its_executors(cluster: Standalone, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cluster.ran_executors()
+    check_that_merges_share_an_application(lambda: hook(keep_warm=5), table, monkeypatch)
+    assert {worker for worker, _ in cluster.ran_executors() - before} == {"worker0", "worker1"}
+    assert len(cluster.ran_executors() - before) == 2
     wait_until(lambda: cluster.executors() == [], 10)
 
 

@@ -25,6 +25,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import SparkApplication
+from airflow_delta_merge.launch.spark_submit import KEPT_NAME
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
 from tests.airflow import tables
@@ -36,6 +37,7 @@ from tests.airflow.test_submitted_application import FakeYarn
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, JAVA, SMALL, config, rows
 from tests.cluster.standalone import wait_until
+from tests.cluster.warm import check_that_merges_share_an_application
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
 
 # A Python as the nodes of a cluster have it: with nothing of ours, nor of Spark's.
@@ -109,6 +111,14 @@ def test_a_merge_in_client_mode(cluster: Yarn, table: Path) -> None:
     assert "Finished task" in cluster.logs(the_application(cluster, "client")["id"]), "an executor worked"
     wait_until(lambda: cluster.containers() == [], 20)
     assert not list((cluster.folder / "staging").rglob(the_application(cluster, "client")["id"]))
+
+
+@pytest.mark.slow
+def test_a_kept_spark_keeps_its_containers(cluster: Yarn, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = partial(DeltaMergeHook, conn_id="yarn", keep_warm=5)
+    check_that_merges_share_an_application(kept, table, monkeypatch)
+    wait_until(lambda: cluster.containers() == [], 20)
+    assert the_application(cluster, KEPT_NAME)["finalStatus"] == "SUCCEEDED"
 
 
 @pytest.mark.slow

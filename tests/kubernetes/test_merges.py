@@ -31,6 +31,7 @@ from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows
 from tests.cluster.standalone import wait_until
+from tests.cluster.warm import check_that_merges_share_an_application
 from tests.kubernetes import host
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connections import environment
@@ -106,6 +107,13 @@ def test_a_merge_in_client_mode_by_two_executors(pods: Pods, table: Path) -> Non
     assert (inserted.num_inserted_rows, inserted.version, tables.count_rows(table)) == (1000, 1, 1000)
     wait_until(lambda: pods.names("executor") == [], 60)
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
+
+
+def test_a_kept_spark_keeps_its_executors(pods: Pods, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_that_merges_share_an_application(
+        partial(DeltaMergeHook, conn_id="pods_of_executors", keep_warm=5), table, monkeypatch
+    )
+    wait_until(lambda: pods.names("executor") == [], 60)
 
 
 def test_a_merge_in_cluster_mode(pods: Pods, table: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,9 @@ with DAG("once_chaos", schedule=None, start_date=datetime(2026, 1, 1)):
 
 # In a Spark that is kept. The seam is for a Spark of each merge's own.
 WARM = {name: value for name, value in COUNT.items() if name != "spark_binary"} | {"keep_warm": 20, "retries": 8}
-with DAG("once_warm", schedule=None, start_date=datetime(2026, 1, 1)):
-    DeltaMergeOperator.partial(task_id="merge", **WARM).expand(target=tables())
+for name, deferrable in (("warm", False), ("warm_deferrable", True)):
+    with DAG(f"once_{name}", schedule=None, start_date=datetime(2026, 1, 1)):
+        DeltaMergeOperator.partial(task_id="merge", deferrable=deferrable, **WARM).expand(target=tables())
 
 with DAG("once_secret", schedule=None, start_date=datetime(2026, 1, 1)):
     # Everything a secret may come by. The values stand in Variables and in the connection, never in this file.
