@@ -44,6 +44,11 @@ CASES = [
          source="VALUES (2, 'x', 1) AS s(id, name, age)"),
     Case("all kinds", f"WHEN MATCHED AND s.age > 41 THEN DELETE {UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id = 1 "
          "THEN UPDATE SET age = 0 WHEN NOT MATCHED BY SOURCE THEN DELETE", does="update, insert, delete", table=TABLE),
+    Case("sync with deletion vectors", f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE",
+         does="update, insert, delete", source="VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)",
+         table=Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3,
+                     properties={"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}),
+         every_version=True),
     Case("not matched by source, delete", "WHEN NOT MATCHED BY SOURCE THEN DELETE", does="delete", table=TABLE),
     Case("not matched by source, update", "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'", does="update",
          table=TABLE),

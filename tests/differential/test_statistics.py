@@ -31,6 +31,11 @@ CASES = [
          table=Table("k STRING, n INT", ("(repeat('é', 40), 1), (repeat('a', 100), 2)", "(repeat('z', 33), 3)")),
          source="SELECT repeat('é', 40) k, 10 n UNION ALL SELECT repeat('a', 100), 20 "
                 "UNION ALL SELECT repeat('a', 99), 3 UNION ALL SELECT repeat('z', 33), 4"),
+    Case("long strings above the BMP, mapped columns", UPSERT, does="update, insert",
+         table=Table("id INT, v STRING, `n ä` STRING", "(1, 'a', NULL), (2, repeat('ä', 40), 'n')",
+                     properties={"delta.columnMapping.mode": "name"}),
+         source="SELECT 1 AS id, 'b' AS v, repeat('😀', 40) AS `n ä` UNION ALL SELECT 3, '', NULL",
+         every_version=True),
     Case("string keys above the BMP at the end of the range", UPSERT, does="update, insert", on="t.k = s.k",
          table=Table("k STRING, n INT", ("(concat(repeat('a', 40), '😀'), 1)", "(repeat('\uffff', 40), 2)")),
          source="SELECT concat(repeat('a', 40), '😀') k, 1 n UNION ALL SELECT repeat('\uffff', 40), 5"

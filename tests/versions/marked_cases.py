@@ -12,12 +12,11 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from tests.differential.cases import Case, Table
+from tests.differential.cases import Case
 
 DIFFERENTIAL = Path(__file__).parents[1] / "differential"
 MARK = "every_version=True"
 
-UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 #: Lists the table's files from its log, which is otherwise done for large tables only.
 LISTED = {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.useChecksum.enabled": "false"}
 #: Marked cases that run a second time with these settings.
@@ -25,25 +24,13 @@ ALSO_LISTED = (
     "layouts: many files: keys in one file",
     "classic_merge_executor: deletion vectors: extended by updates, deletes and by-source clauses",
 )
-#: Cases that no differential case covers. Move them there when `make oracle` next records cases.
-FURTHER_CASES = [
-    Case("change data and deletion vectors: sync", f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE",
-         does="update, insert, delete", source="VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)",
-         table=Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3,
-                     properties={"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"})),
-    Case("statistics of long texts above the BMP, mapped columns", UPSERT, does="update, insert",
-         table=Table("id INT, v STRING, `n ä` STRING", "(1, 'a', NULL), (2, repeat('ä', 40), 'n')",
-                     properties={"delta.columnMapping.mode": "name"}),
-         source="SELECT 1 AS id, 'b' AS v, repeat('😀', 40) AS `n ä` UNION ALL SELECT 3, '', NULL"),
-]  # fmt: skip
 
 
 def cases_of(delta: tuple[int, int]) -> dict[str, Case]:
     """The cases that a minor version of Delta runs, by their names in the version run."""
     marked = dict(_marked_cases())
     listed = {f"{name}, listed from the log": replace(marked[name], confs=LISTED) for name in ALSO_LISTED}
-    cases = marked | listed | {case.name: case for case in FURTHER_CASES}
-    return {name: case for name, case in cases.items() if delta >= case.since}
+    return {name: case for name, case in (marked | listed).items() if delta >= case.since}
 
 
 def _marked_cases() -> Iterator[tuple[str, Case]]:

@@ -33,7 +33,7 @@ from tests.differential.harness import WAYS, Harness
 from tests.differential.outcome import Outcome
 from tests.differential.running import NUM_ROWS
 from tests.session import SESSION_SETTINGS
-from tests.versions.marked_cases import UPSERT, cases_of
+from tests.versions.marked_cases import cases_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 # Three files: ids 0 to 3, 4 to 7, 8 to 11.
 FILES = Table("id INT, v INT", ", ".join(f"({i}, {i})" for i in range(12)), files=3)
 PAIRS = "VALUES (2, 20), (3, 30), (7, 70), (40, 400) AS s(id, v)"
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 
 class EngineHarness(Harness):
