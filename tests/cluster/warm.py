@@ -25,7 +25,7 @@ def check_that_merges_share_an_application(
 
     :param hook: makes a hook that keeps Spark for some seconds.
     """
-    with tempfile.TemporaryDirectory(prefix="w-") as temporary:  # a socket's path is short
+    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as temporary:  # a socket's path is short
         monkeypatch.setattr(tempfile, "tempdir", temporary)
         applications: list[SparkApplication] = []
         inserted = hook().merge(config(table, rows(0, 1000, "old")), on_application=applications.append)
