@@ -229,7 +229,7 @@ def markdown(
     """The report for people to keep.
 
     :param made_earlier: sentences about those results that are not of this run.
-    :param for_docs: whether to leave the spreads and the phases to the run's own report.
+    :param for_docs: whether to leave the spreads, the phases and the session to the run's own report.
     """
     lines = _table(header(results[0]), (table_row(result, spreads=not for_docs) for result in results))
     lines += ["", *(f"- {line}" for line in summary(results))]
@@ -250,7 +250,7 @@ def markdown(
             "",
             *(f"{sentence}\n" for sentence in made_earlier),
             f"Machine: {about['machine']}; load average at the start {about['load_average_at_start']}. "
-            f"Versions: {versions}. Session: {session_settings}.",
+            f"Versions: {versions}." + ("" if for_docs else f" Session: {session_settings}."),
             "",
         ]
     )

@@ -160,6 +160,7 @@ def test_the_docs_leave_spreads_and_phases_to_the_report() -> None:
     assert f"| {CASES[0].name} | 0 | 0 | 7 | 0 | 0 |" in report
     assert f"| {CASES[0].name} | 1.05 | 2.00 | 1.90 |" in page
     assert "| case | resolve |" not in page
+    assert ("Session: " in report, "Session: " in page) == (True, False)
     assert "is at most 5 % of the median. The run's `report.md` has it" in page
 
 
