@@ -270,7 +270,7 @@ def _steps(stages: Sequence[Stage], heap: Sequence[tuple[int, int]]) -> list[Ste
     for name in dict.fromkeys(stage.step for stage in sorted(stages, key=lambda stage: stage.submitted)):
         of_step = [stage for stage in stages if stage.step == name]
         begin, end = min(stage.submitted for stage in of_step), max(stage.completed for stage in of_step)
-        steps.append(Step(name.removeprefix("MERGE operation - "), (end - begin) / 1000, _most(heap, begin, end)))
+        steps.append(Step(name.replace("MERGE operation - ", ""), (end - begin) / 1000, _most(heap, begin, end)))
     return steps
 
 

@@ -131,19 +131,22 @@ def header(result: CaseResult) -> tuple[str, ...]:
     return ("case", *times, *quotients, *(["ours ÷ floor"] if _LAST in result.outcomes else []), "files")
 
 
-def table_row(result: CaseResult) -> tuple[str, ...]:
-    """One case as texts under the table's header; `±` is half the distance from fastest to slowest round."""
+def table_row(result: CaseResult, *, spreads: bool = True) -> tuple[str, ...]:
+    """One case as texts under the table's header.
+
+    :param spreads: whether times have a `±`, half the distance from the fastest to the slowest round.
+    """
     ours = result.outcomes.get("ours", Outcome()).facts.values
     counts = ("touched_files", "candidate_files", "files_before_skipping")
-    files = " / ".join(str(ours[name]) for name in counts if name in ours)
-    times = [_time(result.outcomes[name]) for name in _names(result)]
+    files = "/".join(str(ours[name]) for name in counts if name in ours)
+    times = [_time(result.outcomes[name], spreads) for name in _names(result)]
     quotients = [ratio(result), *(ratio_of(result, name) for name in _others(result))]
     if _LAST in result.outcomes:
         quotients.append(ratio_to_floor(result))
     return (result.case.name, *times, *map(_factor, quotients), files)
 
 
-def _time(outcome: Outcome) -> str:
+def _time(outcome: Outcome, spreads: bool) -> str:
     if outcome.refused:
         return "–"
     if outcome.other_rows:
@@ -152,7 +155,7 @@ def _time(outcome: Outcome) -> str:
         return "failed"
     if outcome.median is None or outcome.spread is None:
         return "–"
-    return f"{outcome.median:.2f} ±{outcome.spread * 50:.0f} %"
+    return f"{outcome.median:.2f}" + (f" ±{outcome.spread * 50:.0f} %" if spreads else "")
 
 
 def _factor(value: float | None) -> str:
@@ -220,12 +223,15 @@ def _mean_line(name: str, results: Sequence[CaseResult]) -> list[str]:
     return [] if mean is None else [f"geometric mean of built-in ÷ ours, {name}: {mean:.2f} ({len(results)} cases)"]
 
 
-def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier: Sequence[str] = ()) -> str:
+def markdown(
+    results: Sequence[CaseResult], about: dict[str, Any], made_earlier: Sequence[str] = (), *, for_docs: bool = False
+) -> str:
     """The report for people to keep.
 
     :param made_earlier: sentences about those results that are not of this run.
+    :param for_docs: whether to leave the spreads, the phases and the session to the run's own report.
     """
-    lines = _table(header(results[0]), map(table_row, results))
+    lines = _table(header(results[0]), (table_row(result, spreads=not for_docs) for result in results))
     lines += ["", *(f"- {line}" for line in summary(results))]
     failures = [sentence for result in results for sentence in result.failures]
     lines += [f"- FAILURE: {sentence}" for sentence in failures]
@@ -233,24 +239,40 @@ def markdown(results: Sequence[CaseResult], about: dict[str, Any], made_earlier:
     lines += ["", *notes] if notes else []
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     session_settings = ", ".join(f"`{name}={value}`" for name, value in about["session"].items())
-    with_floor = _LAST in results[0].outcomes
-    beside = ", beside the floor, which has no phases" if with_floor else ""
     return "\n".join(
         [
             *lines,
             "",
-            f"Where ours spends its time, milliseconds of each phase (medians){beside}:",
-            "",
-            *_table(("case", *_PHASES, *([_LAST] if with_floor else [])), map(phases, results)),
+            *([_left_out(results)] if for_docs else _phases_table(results)),
             "",
             f"Made on {about['when']} by `{about['command']}` at commit {about['commit']}, scale {about['scale']:g}, "
             f"{about['rounds']} rounds after a warm-up.",
             "",
             *(f"{sentence}\n" for sentence in made_earlier),
             f"Machine: {about['machine']}; load average at the start {about['load_average_at_start']}. "
-            f"Versions: {versions}. Session: {session_settings}.",
+            f"Versions: {versions}." + ("" if for_docs else f" Session: {session_settings}."),
             "",
         ]
+    )
+
+
+def _phases_table(results: Sequence[CaseResult]) -> list[str]:
+    with_floor = _LAST in results[0].outcomes
+    beside = ", beside the floor, which has no phases" if with_floor else ""
+    return [
+        f"Where ours spends its time, milliseconds of each phase (medians){beside}:",
+        "",
+        *_table(("case", *_PHASES, *([_LAST] if with_floor else [])), map(phases, results)),
+    ]
+
+
+def _left_out(results: Sequence[CaseResult]) -> str:
+    """What to say in place of the spreads and the phases."""
+    spreads = [each.spread * 50 for result in results for each in result.outcomes.values() if each.spread is not None]
+    return (
+        f"Half the distance from the fastest to the slowest round is at most {max(spreads, default=0):.0f} % of the "
+        "median. The run's `report.md` has it for each time, and the milliseconds of each phase; `--profile` adds "
+        "Spark's stages."
     )
 
 
@@ -344,7 +366,8 @@ def write_docs(
     before, after = around_marks(page, begin, _END)
     has_picture = begin == _BEGIN and picture(shown, folder / "benchmark.svg")
     image = "![Times of the built-in MERGE divided by times of this engine](benchmark.svg)\n\n" if has_picture else ""
-    page.write_text(f"{before}\n\n{image}{markdown(shown, about, made_earlier)}\n{after}", encoding="utf-8")
+    table = markdown(shown, about, made_earlier, for_docs=True)
+    page.write_text(f"{before}\n\n{image}{table}\n{after}", encoding="utf-8")
 
 
 def around_marks(page: Path, begin: str, end: str) -> tuple[str, str]:

@@ -152,6 +152,18 @@ def test_contestants_by_request_have_columns_of_their_own() -> None:
     assert "| iceberg ÷ ours |" in markdown([result], circumstances("bench", scale=1, rounds=1))
 
 
+def test_the_docs_leave_spreads_and_phases_to_the_report() -> None:
+    outcomes = {"ours": Outcome(seconds=[1.0, 1.1], durations_ms=[{"scan": 7}]), "built-in": Outcome(seconds=[2.0])}
+    results, about = [CaseResult(CASES[0], "", 1, outcomes)], circumstances("bench", scale=1, rounds=2)
+    report, page = markdown(results, about), markdown(results, about, for_docs=True)
+    assert f"| {CASES[0].name} | 1.05 ±5 % | 2.00 ±0 % | 1.90 |" in report
+    assert f"| {CASES[0].name} | 0 | 0 | 7 | 0 | 0 |" in report
+    assert f"| {CASES[0].name} | 1.05 | 2.00 | 1.90 |" in page
+    assert "| case | resolve |" not in page
+    assert ("Session: " in report, "Session: " in page) == (True, False)
+    assert "is at most 5 % of the median. The run's `report.md` has it" in page
+
+
 @pytest.mark.slow
 def test_the_engine_of_another_commit_merges_beside_this_one(spark: SparkSession, home: Path, tmp_path: Path) -> None:
     class Witness(OfOtherCommit):

@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import sys
+import textwrap
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -26,9 +27,8 @@ DOCUMENT = HERE.parents[1] / "docs" / "errors.md"
 INTRODUCTION = """\
 # Errors
 
-Conditions that a MERGE can raise. `case` is the first case in `tests/differential` that raises the condition, both in
-the built-in and in this engine. [Errors by message](troubleshooting.md) says what to do. `make errors ARGS=--write`
-writes this page.
+Conditions that a MERGE can raise, each with the first case in `tests/differential` that raises it, in the built-in and
+in this engine. [Errors by message](troubleshooting.md) says what to do. `make errors ARGS=--write` writes this page.
 """
 
 
@@ -70,8 +70,7 @@ def document() -> str:
     for section in SECTIONS:
         if section.raised:
             lines += [f"## {section.title}", "", f"Raised by {section.sources}.", ""]
-            lines += ["| condition | case |", "|---|---|"]
-            lines += [_row(name, cases.get(name, [])) for name in section.raised]
+            lines += [_line(name, cases.get(name, [])) for name in section.raised]
             lines.append("")
     raised = sum(len(section.raised) for section in SECTIONS)
     unreachable = sum(len(section.unreachable) for section in SECTIONS)
@@ -82,9 +81,9 @@ def document() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(name: str, cases: list[str]) -> str:
-    first = cases[0].partition(": ")[2].replace("|", "\\|") if cases else "none"
-    return f"| {name} | {first} |"
+def _line(name: str, cases: list[str]) -> str:
+    first = cases[0].partition(": ")[2] if cases else "none"
+    return textwrap.fill(f"- {name}: {first}", 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def main() -> None:
