@@ -25,6 +25,7 @@ from bench.event_log import profile, read_stages
 from bench.floor import Floor
 from bench.other_commit import OfOtherCommit, require_commit
 from bench.own_cases import SCALING_GROUP
+from bench.parts_of_task import PartsOfTask
 from bench.runner import CaseResult, Runner
 
 ROUNDS = 5
@@ -124,6 +125,7 @@ def _run_cold(cases: Sequence[Case], options: argparse.Namespace, work: Path) ->
             scale=options.scale,
             rounds=options.rounds,
             num_merges=options.merges,
+            parts=PartsOfTask() if options.profile else None,
         )
         merges = f", {options.merges} merges" if options.merges > 1 else ""
         print(f"{case.name}, cold, scale {options.scale:g}{merges}", *result.lines(), sep="\n", flush=True)
@@ -152,7 +154,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute's look: few cases, few rows, one round")
     parser.add_argument("--scale", type=float, help="factor on the tables' rows (default: 1, that is 4 million rows)")
     parser.add_argument("--rounds", type=int, help=f"rounds that count, after one to warm up (default: {ROUNDS})")
-    parser.add_argument("--profile", action="store_true", help="keep Spark's event log; show time by phase and stage")
+    parser.add_argument(
+        "--profile", action="store_true", help="show time by phase and stage; with --cold by part of the task"
+    )
     parser.add_argument(
         "--scaling", action="store_true", help="tables of 100, 1,000 and 10,000 files, the same few files touched"
     )
@@ -206,6 +210,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.iceberg and (options.cold or options.earlier):
         parser.error("--iceberg goes with neither --cold nor --with")
+    if options.profile and options.merges > 1:
+        parser.error("--profile goes with one merge only")
     if options.drawn and (options.cold or options.scaling or options.iceberg):
         parser.error("--drawn goes with none of --cold, --scaling and --iceberg")
     if (options.against or options.conf) and (options.cold or options.iceberg or options.docs):

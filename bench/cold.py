@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from bench import session
 from bench.case import Case
 from bench.contestants import merge_by_delta_rs
 from bench.data import Templates, copy_table
+from bench.parts_of_task import PartsOfTask
 from bench.runner import hash_of_rows
 
 _CONNECTION = f'{{"conn_type": "spark", "host": "local[{session.CORES}]"}}'
@@ -44,23 +46,37 @@ Task = Callable[[Sequence[Path], Path], None]
 
 @dataclass
 class ColdResult:
-    """Seconds of each round by contestant, and who left other rows."""
+    """Seconds of each round by contestant, and who left other rows.
+
+    :ivar parts: where the time of ours went, if that was asked.
+    """
 
     case: Case
+    parts: PartsOfTask | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
     other_rows: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """The result for people."""
         ours = statistics.median(self.seconds["DeltaMergeOperator"])
-        return [
+        seconds = [
             f"{name:44} {statistics.median(seconds):7.2f} s   {statistics.median(seconds) / ours:5.2f} × ours   "
             f"rounds: {', '.join(f'{each:.2f}' for each in seconds)}{'   OTHER ROWS' * (name in self.other_rows)}"
             for name, seconds in self.seconds.items()
         ]
+        return seconds if self.parts is None else [*seconds, "DeltaMergeOperator's parts:", *self.parts.lines()]
 
 
-def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int, num_merges: int = 1) -> ColdResult:
+def run_cold(
+    case: Case,
+    *,
+    home: Path,
+    work: Path,
+    scale: float,
+    rounds: int,
+    num_merges: int = 1,
+    parts: PartsOfTask | None = None,
+) -> ColdResult:
     """Run a case as tasks, each in a Spark of its own, in turn; the rows are compared at the end.
 
     With several merges ours does them in one task and one Spark, each of the others in as many tasks. Imports don't
@@ -72,15 +88,16 @@ def run_cold(case: Case, *, home: Path, work: Path, scale: float, rounds: int, n
     :param work: a folder for this run.
     :param rounds: rounds that count, after one to warm up the machine's file cache.
     :param num_merges: how many tables a round merges into, copies of one.
+    :param parts: gets the parts of each of ours, with a single merge.
     """
     spark = session.start(work)
     templates = Templates(spark, home / "tables", scale)
     template, source = templates.target(case.table), templates.source(case.table, case.source)
     spark.stop()  # its JVM stays, idle, until the rows are compared
 
-    result = ColdResult(case)
+    result = ColdResult(case, parts)
     targets: dict[str, list[Path]] = {}
-    tasks = _tasks(case, work)
+    tasks = _tasks(case, work, parts)
     if num_merges > 1:
         del tasks[_WITH_PACKAGES]
     for number in range(rounds + 1):
@@ -124,7 +141,7 @@ def set_up_airflow(work: Path) -> None:
     logging.getLogger("airflow").setLevel(logging.WARNING)
 
 
-def _tasks(case: Case, work: Path) -> dict[str, Task]:
+def _tasks(case: Case, work: Path, parts: PartsOfTask | None) -> dict[str, Task]:
     set_up_airflow(work)
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.providers.standard.operators.python import PythonOperator
@@ -140,9 +157,13 @@ def _tasks(case: Case, work: Path) -> dict[str, Task]:
         configs = [case.config(target, source) for target in targets]
         merge = {name: getattr(configs[0], name) for name in ("target", "source", "on", "clauses")}
         what: dict[str, Any] = {"merges": configs} if len(configs) > 1 else merge
-        merged = DeltaMergeOperator(
+        operator = DeltaMergeOperator(
             task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **what
-        ).execute(context_of_task(last))
+        )
+        with nullcontext() if parts is None else parts.measured():
+            merged = operator.execute(context_of_task(last))
+        if parts is not None:
+            parts.add_result(merged)
         last[:] = [merged]
 
     def submitting(**arguments: Any) -> Task:
