@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from pyspark import InheritableThread
+
 from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.engine.delta_jvm import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +34,35 @@ def test_long_answers_arrive_at_once_in_each_merging_thread(spark: SparkSession,
     assert delays == [False, False]
 
 
+def test_threads_that_come_and_go_fail_no_merge(spark: SparkSession) -> None:
+    """Each thread has its own connection, which another one may see while it closes."""
+    ends = threading.Event()
+
+    def come_and_go() -> None:
+        while not ends.is_set():
+            thread = InheritableThread(target=spark._jvm.java.lang.System.nanoTime)
+            thread.start()
+            thread.join()
+
+    others = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for thread in others:
+        thread.start()
+    try:
+        for _ in range(100):
+            gateway._prompt.gateways.clear()
+            gateway._let_answer_promptly(spark)
+    finally:
+        ends.set()
+        for thread in others:
+            thread.join()
+    assert not _holds_back(spark)
+
+
 def _holds_back(spark: SparkSession) -> bool:
     """Whether the JVM's end of this thread's connection waits for acknowledgements."""
-    gateway: Any = spark.sparkContext._gateway
-    port = gateway._gateway_client.get_thread_connection().socket.getsockname()[1]
-    server = gateway.java_gateway_server
+    jvm: Any = spark.sparkContext._gateway
+    port = jvm._gateway_client.get_thread_connection().socket.getsockname()[1]
+    server = jvm.java_gateway_server
     field = server.getClass().getSuperclass().getDeclaredField("connections")
     field.setAccessible(True)
     connections = field.get(server)

@@ -366,9 +366,12 @@ def _let_answer_promptly(spark: SparkSession) -> None:
     try:
         connections = server.getClass().getSuperclass().getDeclaredField("connections")
         connections.setAccessible(True)
-        for connection in java_items(connections.get(server)):
-            with suppress(Py4JJavaError):  # another thread may just have closed its own
-                connection.getSocket().setTcpNoDelay(True)
+        # Other threads open and close their own meanwhile.
+        for connection in java_items(connections.get(server).clone()):
+            socket = connection.getSocket()
+            if socket is not None:
+                with suppress(Py4JJavaError):
+                    socket.setTcpNoDelay(True)
     except Py4JError:
         _log.debug("Py4j's sockets were not found. Long answers of the JVM take 40 ms longer.", exc_info=True)
 
