@@ -34,6 +34,7 @@ from airflow_delta_merge.launch.errors import (
 )
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
+from airflow_delta_merge.launch.shared_folder import fetch, local_path
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, staged
@@ -304,12 +305,17 @@ class DeltaMergeHook(BaseHook):
     def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         """Fetch the result that the driver on the cluster wrote. Returns a sentence if that isn't possible."""
         submit.end_on_cluster()  # only needed if spark-submit was killed, or the driver can't start
+        here = local_path(cluster_mode.result)
+        failure = self._fetch_by_spark(submit, cluster_mode, staging) if here is None else fetch(here, staging)
+        if staging.result.exists():
+            self._clean_up(cluster_mode)
+        return failure and f"its result could not be fetched from {cluster_mode.result}: {failure}"
+
+    def _fetch_by_spark(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.local_copy([*uris, "--result", str(staging.result)])
         if fetching.run(str(staging.write_application("fetch_result"))) != 0:
-            return f"its result could not be fetched from {cluster_mode.result}: {fetching.output.reason}"
-        if staging.result.exists():
-            self._clean_up(cluster_mode)
+            return fetching.output.reason
         return None
 
     def _clean_up(self, cluster_mode: ClusterMode) -> None:
