@@ -25,6 +25,21 @@ _ADDED: tuple[tuple[str, Value], ...] = (("added", lambda commit: commit.files.a
 _BYTES: tuple[tuple[str, Value], ...] = (("written", lambda commit: commit.bytes.added),)
 
 
+def _written_per_changed(commit: Commit) -> int | None:
+    """Tenths of a byte: the log has no sizes of rows, so rows stand for bytes."""
+    rows, changed = commit.rows, figures.changed_rows(commit)
+    if not changed:
+        return None
+    return round(10 * ((rows.inserted or 0) + (rows.updated or 0) + (rows.copied or 0)) / changed)
+
+
+def _tenths(number: int | None) -> str:
+    return figures.NONE if number is None else f"{number / 10:,.1f}"
+
+
+_PER_CHANGED: tuple[tuple[str, Value], ...] = (("written", _written_per_changed),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """A bar for each merge, oldest first.
@@ -67,6 +82,7 @@ def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
         ("Files added by merge", _ADDED, figures.count),
         ("Time by merge and phase", [_phase(name) for name in figures.PHASES], figures.duration),
         ("Bytes written by merge", _BYTES, figures.size),
+        ("Bytes written per byte changed by merge, if rows are of equal size", _PER_CHANGED, _tenths),
     )
     charts = []
     for name, values, written in drawn:

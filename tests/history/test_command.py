@@ -119,7 +119,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
     assert "load.merge r1 try 2" in found.text
     if command == "history":
         # Each chart has its table, and each kind of value a pattern beside its colour.
-        assert html.count('<svg role="img"') == html.count("<details>") == 5
+        assert html.count('<svg role="img"') == html.count("<details>") == 6
         assert re.findall(r'class="s(\d)"', html) == re.findall(r'fill="url\(#p(\d)\)"', html)
         assert {f"p{number}" for number in re.findall(r"url\(#p(\d)\)", html)} <= set(found.ids)
 

@@ -12,6 +12,8 @@ from html import unescape
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.history.commit_files import PartitionChange
 from airflow_delta_merge.history.records import OWN_WRITER, Commit, Files, Rows, Table
@@ -64,6 +66,23 @@ def test_the_numbers_are_those_of_the_log_and_kinds_are_words() -> None:
     assert charts["Files added by merge"][1] == (3, ["1"])
 
 
+@pytest.mark.parametrize(
+    ("rows", "ratio"),
+    [
+        (Rows(inserted=4), "1.0"),
+        (Rows(updated=10, copied=990), "100.0"),
+        (Rows(inserted=1, updated=1, deleted=2, copied=4), "1.5"),
+        (Rows(deleted=5, copied=0), "0.0"),
+        (Rows(inserted=0, updated=0, deleted=0, copied=0), "-"),
+    ],
+    ids=["inserts only", "a rewritten file", "all kinds", "a removed file", "nothing changed"],
+)
+def test_bytes_written_per_byte_changed(rows: Rows, ratio: str) -> None:
+    shown = shown_history(page(merged(3), replace(DELTAS, rows=rows)), {"load"})
+    charts = {chart.name: [*chart.rows()] for chart in shown.charts}
+    assert charts["Bytes written per byte changed by merge, if rows are of equal size"] == [(1, [ratio]), (3, ["1.0"])]
+
+
 def test_of_a_dag_that_the_user_may_not_read_only_the_numbers_are_shown() -> None:
     shown = shown_history(page(merged(3), WRITE), {"other"})
     assert (shown.rows[0].by, shown.rows[0].task_instance, shown.rows[0].counts[1]) == (NOT_SHOWN, None, "2,000")
@@ -91,7 +110,7 @@ def shown_table(**more: Any) -> Mapping[str, Any]:
 
 def test_each_chart_has_its_table_and_a_pattern_beside_each_colour() -> None:
     html = rendered("table.html", **shown_table(history=shown_history(page(merged(3), DELTAS), {"load"})))
-    assert html.count('<svg role="img"') == html.count("as a table</summary>") == 6
+    assert html.count('<svg role="img"') == html.count("as a table</summary>") == 7
     assert re.findall(r'class="s(\d)"', html) == re.findall(r'fill="url\(#p(\d)\)"', html)
     assert "2,000" in html
 
