@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -187,8 +188,8 @@ def _tasks(case: Case, work: Path, parts: PartsOfTask | None) -> dict[str, Task]
 
     def by_delta_rs(targets: Sequence[Path], source: Path) -> None:
         for target in targets:
-            arguments = {"case": case, "target": target, "source": source}
-            PythonOperator(task_id="merge", python_callable=merge_by_delta_rs, op_kwargs=arguments).execute({})
+            merge = partial(merge_by_delta_rs, case, target, source)
+            PythonOperator(task_id="merge", python_callable=merge).execute({})
 
     others = {} if case.not_in_delta_rs else {_WITH_DELTA_RS: by_delta_rs}
     return {

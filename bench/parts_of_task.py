@@ -1,22 +1,21 @@
-"""Where a cold task spends its time, by the lines that its log gets."""
+"""Where a cold task spends its time, by the lines that the job prints."""
 
 from __future__ import annotations
 
-import logging
 import statistics
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
-_LOGGER = "airflow.task.hooks.airflow_delta_merge"
-#: The beginnings of the lines that end a part, and the part's name.
+#: The beginnings of the job's lines that end a part, and the part's name.
 _ENDS = {
-    "Spark-Submit cmd": "prepare: connection, files, jars",
     "Merge: Spark application": "start Spark and the session",
     "Merge: Ready to commit": "merge until the commit",
 }
+_FIRST = "prepare: connection, files, jars"
 _LAST = "commit, end Spark, read the result"
 _IN_ENGINE = "of all this in the engine's phases"
 
@@ -30,22 +29,32 @@ class PartsOfTask:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure one task, which runs inside this context."""
-        logger, recorder = logging.getLogger(_LOGGER), _Recorder()
-        before = logger.level, logger.propagate
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        logger.addHandler(recorder)
+        from airflow_delta_merge.launch.spark_submit import SparkSubmit
+
+        submit, process_lines = SparkSubmit.submit, SparkSubmit._process_lines
+        times: dict[str, float] = {}
+
+        def noting_submit(*arguments: Any, **options: Any) -> None:
+            times[_FIRST] = time.perf_counter()
+            submit(*arguments, **options)
+
+        def noting_lines(hook: SparkSubmit, lines: Iterator[str]) -> Iterator[str]:
+            for line in process_lines(hook, lines):
+                ended = next((part for beginning, part in _ENDS.items() if line.startswith(beginning)), None)
+                if ended is not None:
+                    times.setdefault(ended, time.perf_counter())
+                yield line
+
         start = time.perf_counter()
-        try:
+        with (
+            mock.patch.object(SparkSubmit, "submit", noting_submit),
+            mock.patch.object(SparkSubmit, "_process_lines", noting_lines),
+        ):
             yield
-        finally:
-            end = time.perf_counter()
-            logger.removeHandler(recorder)
-            logger.setLevel(before[0])
-            logger.propagate = before[1]
-        for part in _ENDS.values():
-            self._add(part, recorder.times[part] - start)
-            start = recorder.times[part]
+        end = time.perf_counter()
+        for part in (_FIRST, *_ENDS.values()):
+            self._add(part, times[part] - start)
+            start = times[part]
         self._add(_LAST, end - start)
 
     def add_result(self, result: Mapping[str, Any]) -> None:
@@ -65,17 +74,3 @@ class PartsOfTask:
 
     def _add(self, part: str, seconds: float) -> None:
         self.seconds.setdefault(part, []).append(seconds)
-
-
-class _Recorder(logging.Handler):
-    """Notes when each part ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: dict[str, float] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        for beginning, part in _ENDS.items():
-            if text.startswith(beginning):
-                self.times.setdefault(part, time.perf_counter())
