@@ -35,6 +35,8 @@ class SparkOptions(BaseOperator):
         (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
+    :param exclude_packages: Maven coordinates, without versions, of what ``packages`` depend on but shall not load,
+        comma-separated: ``group:artifact``. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
     :param executor_memory: memory of each executor, e.g. ``2g``.
     :param executor_cores: cores of each executor.
@@ -58,6 +60,7 @@ class SparkOptions(BaseOperator):
         "conf",
         "jars",
         "packages",
+        "exclude_packages",
         "keytab",
         "principal",
         "proxy_user",
@@ -72,6 +75,7 @@ class SparkOptions(BaseOperator):
         conf: Mapping[str, Any] | None = None,
         jars: str | None = None,
         packages: str | None = None,
+        exclude_packages: str | None = None,
         driver_memory: str | None = None,
         executor_memory: str | None = None,
         executor_cores: int | None = None,
@@ -92,6 +96,7 @@ class SparkOptions(BaseOperator):
         self.conf = to_plain(conf)
         self.jars = jars
         self.packages = packages
+        self.exclude_packages = exclude_packages
         self.driver_memory = driver_memory
         self.executor_memory = executor_memory
         self.executor_cores = executor_cores
@@ -119,6 +124,7 @@ class SparkOptions(BaseOperator):
             conf=self.conf,
             jars=self.jars,
             packages=self.packages,
+            exclude_packages=self.exclude_packages,
             driver_memory=self.driver_memory,
             executor_memory=self.executor_memory,
             executor_cores=self.executor_cores,

@@ -75,6 +75,16 @@ def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
     assert command[command.index("--proxy-user") + 1] == "ada"
 
 
+def test_packages_can_leave_out_what_they_depend_on(define: Define) -> None:
+    define({}, host="local[1]")
+    packages = {"packages": "org:a:1,org:b:2", "exclude_packages": "org.slf4j:slf4j-api,org:c"}
+    merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, **packages)
+    with staged() as staging:
+        command = merge.hook.preparation.for_merge(staging, JobRequest(merges=CONFIG)).command("job.py")
+    assert command[command.index("--packages") + 1] == "org:a:1,org:b:2"
+    assert command[command.index("--exclude-packages") + 1] == "org.slf4j:slf4j-api,org:c"
+
+
 def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_line(define: Define) -> None:
     define({"conf": CONF, "jars": "/of/connection.jar", "namespace": "not-of-kubernetes"}, host="local[1]")
     hook = DeltaMergeHook(conn_id="lake", jars="/of/task.jar", conf={"spark.sql.catalog.lake": "of the task"})
