@@ -63,7 +63,7 @@ $(CLASSES): $(INSTALLED)
 	@$(BIN)/airflow-delta-merge class-archive > /dev/null || echo "The tests go on without; they take longer."
 	@touch $@
 
-demo: java install ## Run Airflow on three days of real flights (about 3 minutes)
+demo: java install ## Run Airflow on three days of real flights (about 2 minutes)
 	@$(BIN)/python scripts/demo.py
 
 # tests/groups.py assigns tests to workers.
