@@ -84,7 +84,8 @@ class Report:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make compose-check", description="docker-compose.yaml on a Docker engine.")
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; by default all")
+    needed = "tables needs examples before it, and down needs deferred or restarts"
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; by default all; {needed}")
     names = parser.parse_args().checks or list(CHECKS)
     if unknown := set(names) - set(CHECKS):
         parser.error(f"there is no check {', '.join(sorted(unknown))}")
