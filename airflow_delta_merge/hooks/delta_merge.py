@@ -342,7 +342,10 @@ class DeltaMergeHook(BaseHook):
         """
         self._mask_secrets(request)
         with raised_for_airflow():
-            if self.preparation.for_inspection().is_cluster:
+            inspected = self.preparation.for_inspection()
+            if self._seconds_to_keep:
+                self.preparation.check_keep_warm(inspected)
+            if inspected.is_cluster:
                 return self._start_on_cluster(request, on_application)
             self._started = DeferredStart(self.preparation, request, self._seconds_to_keep)
             return self._started.start()

@@ -213,7 +213,7 @@ class Preparation:
         """
         staging = Staging(Path("/staging"))  # a placeholder: its paths must not make kinds differ
         submit = self._new(staging, on_application)
-        self._require_driver_here(submit)
+        self.check_keep_warm(submit)
         submit.keep_warm(staging, KEEPER_PID)
         self.databases = databases_of(request.each_merge)
         access = self._kubernetes_access if submit.is_on_kubernetes else None
@@ -242,7 +242,11 @@ class Preparation:
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         return _KEPT_PROPERTIES | self._properties(submit, staging) | spark_properties(self.databases)
 
-    def _require_driver_here(self, submit: SparkSubmit) -> None:
+    def check_keep_warm(self, submit: SparkSubmit) -> None:
+        """Check that Spark can be kept.
+
+        :raises KeptSparkError: when the driver runs on the cluster, or this machine has no Linux.
+        """
         if submit.is_cluster:
             raise KeptSparkError(
                 f"keep_warm is not available with deploy mode cluster, which the Spark connection {self.conn_id!r} "

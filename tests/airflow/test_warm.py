@@ -424,12 +424,14 @@ def test_a_temporary_folder_with_a_long_path_is_refused(
     ],
     ids=["cluster mode", "a missing master"],
 )
-def test_where_no_spark_can_be_kept(  # or started
+def test_where_no_spark_can_be_kept_or_started(
     table: Path, monkeypatch: pytest.MonkeyPatch, connection: str, message: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     with pytest.raises(DeltaMergeException, match=message):
         merge(table)
+    with pytest.raises(DeltaMergeException, match=message):
+        start(table)
 
 
 def test_what_the_next_merge_finds_of_a_killed_one_is_ended_and_removed(empty: Path) -> None:
