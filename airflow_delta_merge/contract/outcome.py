@@ -12,6 +12,9 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
 
+#: Maximum size of a result file in bytes. A hundred merges with their lineage have a few hundred kB.
+MAX_BYTES = 64 << 20
+
 _NEITHER = "The job's result file holds neither a result nor an error."
 
 log = logging.getLogger(__name__)

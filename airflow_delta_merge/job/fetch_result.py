@@ -12,10 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from airflow_delta_merge.contract.outcome import MAX_BYTES
 from airflow_delta_merge.exceptions import DeltaMergeError
-
-#: Maximum size of a result file in bytes. A hundred merges with their lineage have a few hundred kB.
-MAX_BYTES = 64 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

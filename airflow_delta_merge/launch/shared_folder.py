@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from airflow_delta_merge.job.fetch_result import MAX_BYTES
+from airflow_delta_merge.contract.outcome import MAX_BYTES
 from airflow_delta_merge.launch.staging import Staging
 
 # Hadoop takes what follows as it is: a percent sign is no escape.
