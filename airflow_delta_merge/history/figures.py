@@ -19,6 +19,11 @@ def count(number: int | None) -> str:
     return NONE if number is None else f"{number:,}"
 
 
+def tenths(number: int | None) -> str:
+    """A number of tenths, as a decimal."""
+    return NONE if number is None else f"{number / 10:,.1f}"
+
+
 def size(number: int | None) -> str:
     """A size, in powers of a thousand."""
     if number is None:

@@ -33,10 +33,6 @@ def _written_per_changed(commit: Commit) -> int | None:
     return round(10 * ((rows.inserted or 0) + (rows.updated or 0) + (rows.copied or 0)) / changed)
 
 
-def _tenths(number: int | None) -> str:
-    return figures.NONE if number is None else f"{number / 10:,.1f}"
-
-
 _PER_CHANGED: tuple[tuple[str, Value], ...] = (("written", _written_per_changed),)
 
 
@@ -82,7 +78,7 @@ def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
         ("Files added by merge", _ADDED, figures.count),
         ("Time by merge and phase", [_phase(name) for name in figures.PHASES], figures.duration),
         ("Bytes written by merge", _BYTES, figures.size),
-        ("Bytes written per byte changed by merge, if rows are of equal size", _PER_CHANGED, _tenths),
+        ("Bytes written per byte changed by merge, if rows are of equal size", _PER_CHANGED, figures.tenths),
     )
     charts = []
     for name, values, written in drawn:

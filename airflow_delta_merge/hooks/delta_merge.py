@@ -309,14 +309,13 @@ class DeltaMergeHook(BaseHook):
         failure = self._fetch_by_spark(submit, cluster_mode, staging) if here is None else fetch(here, staging)
         if staging.result.exists():
             self._clean_up(cluster_mode)
-        return failure and f"its result could not be fetched from {cluster_mode.result}: {failure}"
+        return None if failure is None else f"its result could not be fetched from {cluster_mode.result}: {failure}"
 
     def _fetch_by_spark(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
         self._running = fetching = submit.local_copy([*uris, "--result", str(staging.result)])
-        if fetching.run(str(staging.write_application("fetch_result"))) != 0:
-            return fetching.output.reason
-        return None
+        exit_code = fetching.run(str(staging.write_application("fetch_result")))
+        return None if exit_code == 0 else fetching.output.reason
 
     def _clean_up(self, cluster_mode: ClusterMode) -> None:
         try:
@@ -343,9 +342,9 @@ class DeltaMergeHook(BaseHook):
         self._mask_secrets(request)
         with raised_for_airflow():
             inspected = self.preparation.for_inspection()
-            if self._seconds_to_keep:
-                self.preparation.check_keep_warm(inspected)
             if inspected.is_cluster:
+                if self._seconds_to_keep:
+                    self.preparation.check_keep_warm(inspected)
                 return self._start_on_cluster(request, on_application)
             self._started = DeferredStart(self.preparation, request, self._seconds_to_keep)
             return self._started.start()

@@ -125,8 +125,7 @@ class KeptApplication(StartedApplication):
         :param stdin: the command's standard input; None for an empty one.
         :raises KeeperError: when it does not start.
         """
-        # Isolated mode: modules beside that script must not shadow Python's own.
-        keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(self.folder), *options, "--"]
+        keeper = [*isolated(application_keeper.__file__), "--folder", str(self.folder), *options, "--"]
         process = subprocess.Popen(
             [*keeper, *command],
             env=dict(environment),
@@ -319,6 +318,12 @@ def _for_event(outcome: JobOutcome) -> JobOutcome:
     masked = outcome.with_messages(lambda message: str(redact(message)))
     length = sum(len(json.dumps(merge.lineage.to_dict())) for merge in masked.merges if merge.lineage is not None)
     return masked.without_lineage() if length > LONGEST_LINEAGE else masked
+
+
+def isolated(script: str) -> list[str]:
+    """The command that runs a script of this package without site-packages."""
+    # Isolated mode: modules beside the script must not shadow Python's own.
+    return [sys.executable, "-I", "-S", script]
 
 
 def fingerprint(staging: Staging, arguments: Sequence[str]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.contract.frames import receive, send
@@ -15,7 +14,7 @@ from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import remove_folder
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.kept_application import KeptApplication, isolated
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
 from airflow_delta_merge.launch.preparation import environment_of_kept
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
@@ -67,7 +66,7 @@ class WarmMerge:
         accepted = self._accepted(prepared)
         if not isinstance(accepted, socket.socket):
             return accepted
-        with accepted as self._connection:
+        with accepted:
             try:
                 return self._follow(accepted, prepared.submit)
             finally:
@@ -149,18 +148,15 @@ class WarmMerge:
 
     def _send(self, kept: KeptSpark, request: JobRequest) -> socket.socket | None:
         """Send the request. Returns the connection if it was accepted."""
-        with suppress(OSError):  # it is ending, or didn't answer in time
-            connection = kept.connect()
-            try:
-                send(connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
-                accepted = receive(connection)
-                if accepted is not None:
-                    log.info("Merging in the kept Spark of process %s", accepted.get("accepted"))
-                    return connection
-            except BaseException:
-                connection.close()
-                raise
-            connection.close()
+        with suppress(OSError), ExitStack() as closing:  # it is ending, or didn't answer in time
+            self._connection = closing.enter_context(kept.connect())
+            send(self._connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
+            accepted = receive(self._connection)
+            if accepted is not None:
+                log.info("Merging in the kept Spark of process %s", accepted.get("accepted"))
+                closing.pop_all()
+                return self._connection
+        self._connection = None
         return None
 
     def _follow(self, connection: socket.socket, submit: SparkSubmit) -> ApplicationEnd:
@@ -181,8 +177,7 @@ def waiting_command(staging: Staging) -> list[str]:
 
     Its standard input is the connection.
     """
-    # Isolated mode: modules beside that script must not shadow Python's own.
-    return [sys.executable, "-I", "-S", waiter.__file__, str(staging.py_files), str(staging.result)]
+    return [*isolated(waiter.__file__), str(staging.py_files), str(staging.result)]
 
 
 def _next(connection: socket.socket) -> dict[str, Any] | None:

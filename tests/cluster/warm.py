@@ -25,8 +25,9 @@ def check_that_merges_share_an_application(
 
     :param hook: makes a hook that keeps Spark for some seconds.
     """
-    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as temporary:  # a socket's path is short
-        monkeypatch.setattr(tempfile, "tempdir", temporary)
+    # A socket's path is short.
+    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as temporary, monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", temporary)
         applications: list[SparkApplication] = []
         inserted = hook().merge(config(table, rows(0, 1000, "old")), on_application=applications.append)
         end = deferred.followed(begun := hook().start(JobRequest(merges=config(table, rows(0, 500, "new")))))
@@ -40,4 +41,3 @@ def check_that_merges_share_an_application(
         assert tables.count_rows(table) == 1000
         wait_until(lambda: KeptSpark.all() == [], 60)
         wait_until(lambda: not list(Path(temporary).glob("airflow_delta_merge_*")), 30)
-        monkeypatch.undo()
