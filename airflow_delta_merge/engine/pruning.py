@@ -241,14 +241,19 @@ def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, mat
     """The files that :func:`candidate_predicates` leave, or all files without predicates. They count as read.
 
     Delta casts the texts of partition values as the session says, and may fail. Spark reads an invalid text, such as
-    the empty text of some writers, as NULL. So the keys' ranges must not make the merge fail on an invalid text.
+    the empty text of some writers, as NULL. So a merge must fail on an invalid text only by the predicates by which
+    Delta's own MERGE chooses files.
     """
     predicates = candidate_predicates(statement, matching)
     try:
         return transaction.files.filter(predicates) if predicates else transaction.files.all()
     except MergeExecutionError as error:
+        if error.condition not in _NO_SUCH_VALUE:
+            raise
+        if any(clause.kind == "not matched by source" for clause in statement.clauses):
+            return transaction.files.all()  # then Delta's own MERGE reads all files
         without_keys = statement.target_only_conjuncts
-        if error.condition not in _NO_SUCH_VALUE or len(matching) == len(without_keys):
+        if len(matching) == len(without_keys):
             raise
         return candidate_files(statement, transaction, without_keys)
 

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+#: Conditions that only say where an error happened; its cause says which.
+_WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 #: The JVM's exceptions behind errors of this package.
 _throwables: WeakKeyDictionary[MergeExecutionError, Any] = WeakKeyDictionary()
 
@@ -111,8 +113,7 @@ def from_throwable(throwable: Any) -> MergeExecutionError:
         causes.append(cause)
     conditions = [(_call(cause, "getCondition") or _call(cause, "getErrorClass"), cause) for cause in causes]
     known = [(condition, cause) for condition, cause in conditions if condition is not None]
-    # TASK_WRITE_FAILED is only a wrapper: use the condition of its cause.
-    decisive = [each for each in known if each[0] != "TASK_WRITE_FAILED"] or known
+    decisive = [each for each in known if each[0] not in _WRAPPERS] or known
     condition = decisive[0][0] if decisive else None
     sql_state = _call(decisive[0][1], "getSqlState") if decisive else None
     messages = [str(cause.getMessage() or cause.getClass().getName()) for cause in causes]
