@@ -66,14 +66,15 @@ class Chart:
 
 
 def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
-    """The charts of the merges among these commits, without charts in which all is 0.
+    """The charts of the merges among these commits, without charts in which all is 0 or the same as in another.
 
     :param commits: the newest first.
     """
     merges = [commit for commit in reversed(commits) if commit.operation == "MERGE"]
+    copied = any(commit.rows.copied for commit in merges)
     drawn: tuple[tuple[str, Sequence[tuple[str, Value]], Callable[[int | None], str]], ...] = (
         ("Rows changed by merge", ROWS[:3], figures.count),
-        ("Rows by merge, with the copied ones", ROWS, figures.count),
+        ("Rows by merge, with the copied ones", ROWS if copied else (), figures.count),
         ("Files of the table by merge", _FILES, figures.count),
         ("Files added by merge", _ADDED, figures.count),
         ("Time by merge and phase", [_phase(name) for name in figures.PHASES], figures.duration),

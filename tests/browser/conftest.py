@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scripts.real_airflow import RealAirflow, free_port
+from tests.browser.dags.december import write_feeds
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -32,7 +33,7 @@ PATIENCE_SECONDS = 420
 SLOW_PAGE_MS = 60_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The machine's own Chromium: Playwright would download one from a host of its own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="`make test-browser` installs Playwright")
@@ -46,7 +47,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where tables, event logs and Airflow are."""
     folder = tmp_path_factory.mktemp("lake")
@@ -55,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def files(folder: Path) -> Iterator[str]:
     """The address of a web server that shows the folder, hence the log of each table."""
     handler = functools.partial(_SilentHandler, directory=str(folder))
@@ -72,7 +73,7 @@ class _SilentHandler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def history_server(folder: Path) -> Iterator[str]:
     """The address of Spark's history server, which reads the folder's event logs."""
     import pyspark
@@ -103,12 +104,13 @@ def history_server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def airflow(browser: Browser, folder: Path, files: str, history_server: str) -> Iterator[RealAirflow]:
     """An Airflow whose scheduler has run the merge, and the DAG that waits for its table.
 
     The browser comes first, so that without it nothing is started.
     """
+    write_feeds(folder)
     connection = {
         "connection_id": "lake",
         "conn_type": "delta_merge",
@@ -138,7 +140,7 @@ def airflow(browser: Browser, folder: Path, files: str, history_server: str) -> 
         with airflow.serving():
             airflow.call("/api/v2/connections", connection)
             airflow.start("scheduler --skip-serve-logs")
-            wait(airflow, lambda: _state_of_run(airflow, "orders_report") == "success")
+            wait(airflow, lambda: state_of_run(airflow, "orders_report") == "success")
             yield airflow
 
 
@@ -181,11 +183,24 @@ def wait(airflow: RealAirflow, condition: Callable[[], Any]) -> Any:
         time.sleep(1)
 
 
-def _state_of_run(airflow: RealAirflow, dag_id: str) -> str | None:
+def state_of_run(airflow: RealAirflow, dag_id: str) -> str | None:
+    """How the DAG's last run went; None before it is there."""
     try:
-        runs = airflow.call(f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
+        runs = airflow.call(f"/api/v2/dags/{dag_id}/dagRuns?order_by=-id")["dag_runs"]
     except urllib.error.HTTPError as error:
         if error.code == 404:  # not parsed yet
             return None
         raise
     return runs[0]["state"] if runs else None
+
+
+def answers(address: str) -> bool:
+    """Whether a server answers there, if only that it won't."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        opener.open(address, timeout=10).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True

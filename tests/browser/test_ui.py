@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +15,11 @@ from airflow_delta_merge import __version__
 from airflow_delta_merge.history.table_history import read_history
 from airflow_delta_merge.provider import get_provider_info
 from scripts.real_airflow import RealAirflow, free_port
-from tests.browser.conftest import wait
+from tests.browser.accessibility import check_accessible
+from tests.browser.conftest import answers, wait
 
 if TYPE_CHECKING:
-    from playwright.sync_api import FrameLocator, Page
+    from playwright.sync_api import Page
 
     from tests.browser.conftest import Screenshot
 
@@ -187,7 +186,7 @@ def endless_merge(airflow: RealAirflow) -> Iterator[None]:
     links = wait(airflow, lambda: _links(airflow, merge))
     yield
     wait(airflow, lambda: airflow.call(merge, {"new_state": "failed"}, method="PATCH"))
-    wait(airflow, lambda: not _answers(links["Spark application"]))
+    wait(airflow, lambda: not answers(links["Spark application"]))
 
 
 def test_a_merge_that_runs_links_to_sparks_own_ui(
@@ -246,18 +245,18 @@ def test_the_merges_of_a_table_are_in_the_navigation_and_lead_to_their_task(
     merged = read_history(str(folder / "orders")).commits[0]
     expect(newest.nth(1)).to_have_text(str(merged.rows.inserted))
     page.set_viewport_size({"width": 1280, "height": 1100})
-    _check_accessible(page, view)
+    check_accessible(view)
 
     for theme in ("dark", "light"):
         page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
         page.reload()
         expect(view.locator("html")).to_have_attribute("data-theme", theme)
         expect(view.get_by_role("img", name="Rows changed by merge")).to_be_visible()
-        _check_accessible(page, view)
+        check_accessible(view)
 
     view.get_by_role("region", name="Commits").get_by_role("link", name="1", exact=True).click()
     expect(view.get_by_role("region", name="Statement")).to_contain_text("MERGE INTO")
-    _check_accessible(page, view)
+    check_accessible(view)
     screenshot(page, "view_merge")
     view.get_by_role("link", name="orders_upsert.merge").click()
     expect(page).to_have_url(re.compile(r"/dags/orders_upsert/runs/[^/]+/tasks/merge"))
@@ -266,27 +265,6 @@ def test_the_merges_of_a_table_are_in_the_navigation_and_lead_to_their_task(
     assert said == []
 
 
-def _check_accessible(page: Page, view: FrameLocator) -> None:
-    """Look at the frame by axe's rules; nothing that is serious or worse."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    frame = view.locator("html").element_handle().owner_frame()
-    found = Axe().run(frame, options={"resultTypes": ["violations"], "preload": False})  # it loads nothing
-    serious = [each for each in found.response["violations"] if each["impact"] in ("serious", "critical")]
-    assert serious == [], found.generate_report()
-
-
 def _links(airflow: RealAirflow, task: str) -> dict[str, Any] | None:
     links = airflow.call(f"{task}/links")["extra_links"]
     return dict(links) if links.get("Spark application") else None
-
-
-def _answers(address: str) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        opener.open(address, timeout=10).close()
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
