@@ -14,6 +14,7 @@ from pathlib import Path
 
 from airflow_delta_merge.contract.outcome import MAX_BYTES
 from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.job.python_path import prefer_installed_pyspark
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", required=True, help="URI of its folder, which is removed")
     parser.add_argument("--result", required=True, type=Path, help="path to write the result to")
     options = parser.parse_args(arguments)
+    prefer_installed_pyspark()
     from airflow_delta_merge.engine.delta_jvm import read_shared_file, remove_shared_folder
 
     try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.job.python_path import prefer_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 def start_session() -> SparkSession:
     """Start a session as spark-submit configured it, adding Delta's extension and catalog if they are missing."""
+    prefer_installed_pyspark()
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -463,6 +463,26 @@ def test_a_spark_that_takes_no_more_merges_is_not_found(empty: Path) -> None:
         process.kill()
 
 
+@pytest.mark.skipif(shutil.which("jcmd") is None, reason="a runtime of Java without its tools")
+def test_an_idle_spark_returns_most_of_its_free_heap(table: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(empty))
+    # The serial collector of the other tests never has less than it begins with.
+    conf = CONF | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"}
+    DeltaMergeHook(conf=conf, keep_warm=300).merge(config(table))
+    (java,) = [each.pid for each in processes(empty) if each.name() == "java"]
+
+    def free_share() -> float:
+        said = subprocess.run(["jcmd", str(java), "GC.heap_info"], capture_output=True, text=True, check=True).stdout
+        ((total, used),) = re.findall(r"total (\d+)K, used (\d+)K", said)
+        return 1 - int(used) / int(total)
+
+    try:
+        wait_until(lambda: free_share() < 0.4, seconds=30)  # it collects after five; Java's default leaves 0.7
+    finally:
+        for process in processes(empty):
+            process.kill()
+
+
 def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = '"extra": {"keep_warm": %s}'
     connection = '{"conn_type": "delta_merge", "host": "local", ' + extra + "}"
