@@ -23,7 +23,7 @@ from scripts.real_airflow import RealAirflow, free_port
 from tests.browser.dags.december import write_feeds
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, FrameLocator, Locator, Page
 
     Screenshot = Callable[[Page | Locator, str], None]
 
@@ -156,6 +156,16 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture
+def said(page: Page) -> Iterator[list[str]]:
+    """What the browser's console says of errors; at the end it must be nothing."""
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield errors
+    assert errors == []
+
+
+@pytest.fixture
 def screenshot(request: pytest.FixtureRequest) -> Screenshot:
     """Keep a picture for the docs, if asked to (``--screenshots``)."""
 
@@ -164,6 +174,16 @@ def screenshot(request: pytest.FixtureRequest) -> Screenshot:
             what.screenshot(path=IMAGES / f"{name}.png", animations="disabled")
 
     return take
+
+
+def open_table(airflow: RealAirflow, page: Page, table: Path) -> FrameLocator:
+    """Go from Airflow's navigation to the table's page."""
+    page.goto(airflow.url)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Delta merges").click()
+    view = page.frame_locator("iframe[title='Delta merges']")
+    view.get_by_role("link", name=str(table)).click()
+    return view
 
 
 def wait(airflow: RealAirflow, condition: Callable[[], Any]) -> Any:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -16,7 +15,7 @@ from deltalake import DeltaTable
 
 from scripts.real_airflow import RealAirflow, free_port
 from tests.browser.accessibility import check_accessible
-from tests.browser.conftest import answers, state_of_run, wait
+from tests.browser.conftest import answers, open_table, state_of_run, wait
 from tests.browser.dags.december import FIRST_DAY, LAST_DAY
 from tests.history.test_table_history import merge_commit
 
@@ -36,26 +35,6 @@ from airflow.api_fastapi.app import init_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 print(init_auth_manager().generate_jwt(SimpleAuthManagerUser(username="somebody", role=sys.argv[1] or None, teams=[])))
 """
-
-
-@pytest.fixture
-def said(page: Page) -> Iterator[list[str]]:
-    """What the browser's console says of errors; at the end it must be nothing."""
-    errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield errors
-    assert errors == []
-
-
-def open_table(airflow: RealAirflow, page: Page, table: Path) -> FrameLocator:
-    """Go from Airflow's navigation to the table's page."""
-    page.goto(airflow.url)
-    page.get_by_role("button", name="Browse").click()
-    page.get_by_role("menuitem", name="Delta merges").click()
-    view = page.frame_locator("iframe[title='Delta merges']")
-    view.get_by_role("link", name=str(table)).click()
-    return view
 
 
 def rows_shown(view: FrameLocator) -> list[list[str]]:

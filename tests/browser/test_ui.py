@@ -16,7 +16,7 @@ from airflow_delta_merge.history.table_history import read_history
 from airflow_delta_merge.provider import get_provider_info
 from scripts.real_airflow import RealAirflow, free_port
 from tests.browser.accessibility import check_accessible
-from tests.browser.conftest import answers, wait
+from tests.browser.conftest import answers, open_table, wait
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -228,18 +228,11 @@ def test_the_assets_graph_shows_the_table_between_the_dag_that_merges_and_the_on
 
 
 def test_the_merges_of_a_table_are_in_the_navigation_and_lead_to_their_task(
-    airflow: RealAirflow, folder: Path, page: Page, screenshot: Screenshot
+    airflow: RealAirflow, folder: Path, page: Page, said: list[str], screenshot: Screenshot
 ) -> None:
     from playwright.sync_api import expect
 
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(airflow.url)
-    page.get_by_role("button", name="Browse").click()
-    page.get_by_role("menuitem", name="Delta merges").click()
-    view = page.frame_locator("iframe[title='Delta merges']")
-    view.get_by_role("link", name=f"{folder}/orders").click()
+    view = open_table(airflow, page, folder / "orders")
     expect(view.get_by_role("img", name="Rows changed by merge")).to_be_visible()
     newest = view.get_by_role("region", name="Commits").get_by_role("row").nth(1).get_by_role("cell")
     merged = read_history(str(folder / "orders")).commits[0]
@@ -262,7 +255,6 @@ def test_the_merges_of_a_table_are_in_the_navigation_and_lead_to_their_task(
     expect(page).to_have_url(re.compile(r"/dags/orders_upsert/runs/[^/]+/tasks/merge"))
     page.get_by_role("link", name="Delta merges", exact=True).click()
     expect(view.get_by_role("heading", name=f"{folder}/orders, version 1")).to_be_visible()
-    assert said == []
 
 
 def _links(airflow: RealAirflow, task: str) -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ def test_only_what_is_installed_beside_a_zip_replaces_it(
 
 
 def test_the_zips_of_a_spark_stay_if_another_pyspark_would_be_imported(
-    spark_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [str(spark_home / "pyspark.zip"), str(SITE_PACKAGES), str(spark_home.parents[2])]
     for path in (paths, paths[:2], paths[:1]):
