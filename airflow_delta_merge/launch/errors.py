@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError
+from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError, MergeGuardError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
@@ -38,6 +38,7 @@ _ADVICE_FOR_MISSING_TARGET = (
     "If the target doesn't exist yet, set create_table=True, and the merge creates it with the source's columns (with "
     "sql=, run CREATE TABLE first). If it exists, check target, and that Spark can read it from where it runs."
 )
+_GUARDS = {cls.__name__ for cls in (MergeGuardError, *MergeGuardError.__subclasses__())}
 # Spark's plan below an error's sentences: lines that begin with :- or +-, and the line above them.
 _PLAN = re.compile(r"\n[^\n]*(?:\n[ :]*[:+]- [^\n]*)+\s*$")
 # Advice for errors of spark-submit before a merge begins.
@@ -56,12 +57,14 @@ class DeltaMergeException(AirflowException):
     :param message: what happened and what to do, in sentences.
     :param condition: the error condition of Delta or Spark, if there is one.
     :param sql_state: its SQLSTATE, if there is one.
+    :ivar stopped_by_guard: what a guard said that stopped the merge; None if none did.
     """
 
     def __init__(self, message: str, *, condition: str | None = None, sql_state: str | None = None) -> None:
         super().__init__(message)
         self.condition = condition
         self.sql_state = sql_state
+        self.stopped_by_guard: str | None = None
 
 
 class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
@@ -100,7 +103,9 @@ def error_of_job(error: JobError, target: str) -> DeltaMergeException:
     if error.type == EmptySourceError.__name__:
         cls = EmptySourceException
     text = f"The merge into {target} failed: {message}{suffix} {advice}".rstrip()
-    return cls(text, condition=condition, sql_state=error.sql_state)
+    raised = cls(text, condition=condition, sql_state=error.sql_state)
+    raised.stopped_by_guard = message if error.type in _GUARDS else None
+    return raised
 
 
 def _is_about(target: str, message: str) -> bool:
@@ -118,7 +123,10 @@ def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> 
     """The Airflow error for several merges, some failed. It is retried if a retry makes sense for one of them."""
     lasting = all(isinstance(error, AirflowFailException) for error in errors)
     cls = DeltaMergeFailException if lasting else DeltaMergeException
-    return cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
+    raised = cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
+    guards = [error.stopped_by_guard for error in errors if error.stopped_by_guard is not None]
+    raised.stopped_by_guard = "\n".join(guards) or None
+    return raised
 
 
 def _is_lasting(error: JobError) -> bool:

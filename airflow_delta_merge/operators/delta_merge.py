@@ -50,6 +50,7 @@ from airflow_delta_merge.operators.description import announce, describe, descri
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
+from airflow_delta_merge.operators.stopped_merges import guards_kept
 from airflow_delta_merge.operators.task_links import kept_at_the_end, merges_url
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ class DeltaMergeOperator(SparkOptions):
         self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
         identity = self._identity(context) if self.exactly_once else None
         lineage = is_lineage_sent()
-        with kept_at_the_end(self, context):
+        with kept_at_the_end(self, context), guards_kept(self, context):
             if self.deferrable:
                 self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
             arguments: dict[str, Any] = {
@@ -387,7 +388,7 @@ class DeltaMergeOperator(SparkOptions):
         from airflow_delta_merge.launch.errors import raised_for_airflow, target_or_number, timed_out
         from airflow_delta_merge.launch.spark_application import ApplicationEnd
 
-        with kept_at_the_end(self, context):
+        with kept_at_the_end(self, context), guards_kept(self, context):
             with raised_for_airflow():
                 end = ApplicationEnd.from_dict(event)
             end = self.hook.finish(application_of(started), end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -22,6 +23,7 @@ from airflow_delta_merge.view.shown import CommitRow, advice_for, shown_commit, 
 from airflow_delta_merge.view.task_instances import (
     TaskInstanceKey,
     existing,
+    guards_that_stopped,
     rendered_statement,
     runs_without_commit,
 )
@@ -109,7 +111,8 @@ def table_page(
         values |= {"history": history, "links": _links(session, reader, history.rows)}
     tasks = [task for task in table.tasks if reader.may_read(task.dag_id, DagAccessEntity.TASK_INSTANCE)]
     runs = runs_without_commit(session, tasks) if before is None and tasks else []
-    return rendered("table.html", **values, runs=runs)
+    guards = _guards(session, reader, [run.key for run in runs])
+    return rendered("table.html", **values, runs=runs, guards=guards)
 
 
 @app.get("/merge")
@@ -143,6 +146,7 @@ def task_instance_page(
         tables=found,
         hidden=0,
         nothing="This task has merged into no Delta table that you may see.",
+        guard=_guards(session, reader, [key]).get(key),
     )
 
 
@@ -161,6 +165,11 @@ def _merge_page(table: MergedTable, version: int, session: Session, reader: Read
         if key := _key_of(commit.row):
             values["statement"] = rendered_statement(session, key) if commit.row.task_instance in links else None
     return rendered("merge.html", **values)
+
+
+def _guards(session: Session, reader: Reader, keys: Sequence[TaskInstanceKey]) -> dict[TaskInstanceKey, str]:
+    """What guards said that stopped these, as far as the user may read XComs."""
+    return guards_that_stopped(session, [key for key in keys if reader.may_read(key.dag_id, DagAccessEntity.XCOM)])
 
 
 def _history(table: MergedTable, before: int | None) -> HistoryPage:

@@ -10,8 +10,11 @@ from urllib.parse import quote
 
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select, tuple_
+
+from airflow_delta_merge.operators.stopped_merges import STOPPED_BY_GUARD
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -93,6 +96,23 @@ def runs_without_commit(session: Session, tasks: Sequence[Task]) -> list[RunWith
         )
         for row in rows
     ]
+
+
+def guards_that_stopped(session: Session, keys: Iterable[TaskInstanceKey]) -> dict[TaskInstanceKey, str]:
+    """What guards said that stopped the newest tries of task instances; others are left out."""
+    columns = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
+    found = {}
+    for part in in_batches(keys):
+        rows = session.scalars(
+            select(XComModel).where(
+                XComModel.key == STOPPED_BY_GUARD, tuple_(*columns).in_([tuple(key) for key in part])
+            )
+        )
+        for row in rows:
+            said = XComModel.deserialize_value(row)
+            key = TaskInstanceKey(row.dag_id, row.task_id, row.run_id, row.map_index)
+            found[key] = said if isinstance(said, str) else ""
+    return found
 
 
 def rendered_statement(session: Session, key: TaskInstanceKey) -> str | None:

@@ -20,7 +20,7 @@ from airflow_delta_merge.exceptions import (
     NullKeysError,
     StaleMergeError,
 )
-from airflow_delta_merge.launch.errors import error_of_exit, error_of_job, error_of_loss
+from airflow_delta_merge.launch.errors import error_of_exit, error_of_job, error_of_loss, error_of_several
 
 
 def reported(condition: str, message: str) -> JobError:
@@ -63,6 +63,15 @@ def test_another_try_makes_sense(
     assert isinstance(error, AirflowFailException) is lasting
     assert (error.condition, error.sql_state) == (condition, sql_state)
     assert str(error).startswith(f"The merge into `t` failed: What.{f' [{condition}]' if condition else ''}")
+
+
+@pytest.mark.parametrize("error_class", [MergeGuardError, *MergeGuardError.__subclasses__()])
+def test_it_is_known_that_a_guard_stopped_a_merge(error_class: type[MergeGuardError]) -> None:
+    stopped = error_of_job(JobError.of(error_class("Too many rows.")), "`t`")
+    failed = error_of_job(JobError.of(MergeExecutionError("No such column.")), "`t`")
+    assert (stopped.stopped_by_guard, failed.stopped_by_guard) == ("Too many rows.", None)
+    assert error_of_several([failed, stopped], 3).stopped_by_guard == "Too many rows."
+    assert error_of_several([failed], 3).stopped_by_guard is None
 
 
 def test_condition_is_said_once_and_advice_added() -> None:

@@ -230,6 +230,28 @@ def test_runs_without_a_commit_are_marked(api: TestClient, database: Database, t
     assert re.findall(r"load\.(\w+ r\d) (\w+)", shown) == [("merge r3", "skipped"), ("merge r2", "failed")]
 
 
+def test_a_merge_that_a_guard_stopped_says_so(api: TestClient, database: Database, table: Path) -> None:
+    database.merged(table, "load")
+    key = database.task_instance("load", "merge", "r2", state="failed")
+    database.said_by_guard(key, "The merge was stopped: <5> rows.")
+    database.session.commit()
+    row = "load.merge r2 stopped by a guard 1 2026-01-01 00:00:00 The merge was stopped: <5> rows."
+    assert row in text(get(api, "table", location=table))
+    of_task = {"dag_id": "load", "run_id": "r2", "task_id": "merge"}
+    assert "A guard stopped this merge. The merge was stopped: <5> rows." in text(get(api, "task_instance", **of_task))
+
+
+def test_what_a_guard_said_is_for_those_who_may_read_xcoms(api: TestClient, database: Database, table: Path) -> None:
+    database.merged(table, "load", event=True)
+    key = database.task_instance("load", "merge", "r2", state="failed")
+    database.said_by_guard(key, FORBIDDEN)
+    database.session.commit()
+    of_task = {"dag_id": "load", "run_id": "r2", "task_id": "merge"}
+    for page, query in (("table", {"location": table}), ("task_instance", of_task)):
+        assert FORBIDDEN in get(api, page, **query)
+        assert FORBIDDEN not in get(api, page, "auditor", **query)
+
+
 def test_a_merges_page_has_its_statement_strategy_and_metrics(api: TestClient, database: Database, table: Path) -> None:
     database.merged(table, "load")
     shown = text(get(api, "merge", location=table, version=1))

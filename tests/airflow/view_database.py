@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.operators.stopped_merges import STOPPED_BY_GUARD
 from tests.history.test_table_history import RESULT
 
 BUNDLE = "view"
@@ -101,6 +102,9 @@ class Database:
         XComModel.set("return_value", value, **key, session=self.session)
         if not isinstance(result, list):
             XComModel.set("num_touched_files", result.num_touched_files, **key, session=self.session)
+
+    def said_by_guard(self, key: dict[str, Any], said: str) -> None:
+        XComModel.set(STOPPED_BY_GUARD, said, **key, session=self.session)
 
     def event(self, key: dict[str, Any], result: MergeResult, target: str) -> None:
         uri = delta_asset(target).uri

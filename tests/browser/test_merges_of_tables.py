@@ -79,6 +79,27 @@ def test_each_days_merge_of_flights_has_the_numbers_of_the_tables_history(
     expect(page).to_have_url(re.compile(r"/dags/flights_of_december/runs/"))
 
 
+def test_a_merge_that_a_guard_stopped_is_marked_with_what_it_said(
+    airflow: RealAirflow, folder: Path, page: Page, said: list[str]
+) -> None:
+    from playwright.sync_api import expect
+
+    for run, articles, state in (("delivery", 3, "success"), ("flood", 30, "failed")):
+        asked = {"dag_run_id": run, "logical_date": None, "conf": {"articles": articles}}
+        wait(airflow, lambda asked=asked: airflow.call("/api/v2/dags/stock/dagRuns", asked))
+        wait(airflow, lambda state=state: state_of_run(airflow, "stock") == state)
+    view = open_table(airflow, page, folder / "stock")
+    stopped = view.get_by_role("region", name="Runs without a commit").locator("tbody tr")
+    expect(stopped).to_have_count(1)
+    expect(stopped).to_contain_text("stock.merge flood")
+    expect(stopped).to_contain_text("stopped by a guard")
+    expect(stopped).to_contain_text("num_inserted_rows is 27")
+    check_accessible(view)
+    stopped.get_by_role("link").click()
+    page.get_by_role("link", name="Delta merges", exact=True).click()
+    expect(view.get_by_role("alert")).to_contain_text("A guard stopped this merge. The merge was stopped")
+
+
 def test_ten_thousand_commits_are_a_page_at_a_time(
     airflow: RealAirflow, folder: Path, page: Page, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

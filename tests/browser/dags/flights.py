@@ -1,4 +1,4 @@
-"""Real flights, as the demo merges them, on more days; and a table to which a script adds 10,000 merges."""
+"""Real flights, as the demo merges them, on more days; a guarded table; one to which a script adds 10,000 merges."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ with DAG(
         ],
         create_table={"columns": december.flights_feed.COLUMNS_SQL, "partitioned_by": ["flight_date"]},
         keep_warm=30,
+        conn_id="lake",
+    )
+
+with DAG("stock", schedule=None, start_date=datetime(2026, 1, 1), params={"articles": 3}):
+    DeltaMergeOperator(
+        task_id="merge",
+        target=str(LAKE / "stock"),
+        source="SELECT id AS article FROM range({{ params.articles }})",
+        on=["article"],
+        clauses=[when_not_matched_insert_all()],
+        create_table=True,
+        fail_if={"num_inserted_rows": 5},
+        asset_events="never",  # it is no part of the graph of assets
         conn_id="lake",
     )
 

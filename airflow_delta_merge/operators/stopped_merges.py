@@ -1,0 +1,38 @@
+"""What a guard said when it stopped a task's merge, kept as an XCom for the page of the table's merges."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import redact
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+#: The XCom's key. Airflow removes the XCom when the task is tried again.
+STOPPED_BY_GUARD = "stopped_by_guard"
+_MOST_CHARACTERS = 2000
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def guards_kept(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
+    """Store what a guard said, if one stops the merge, and let the task fail with it."""
+    from airflow_delta_merge.launch.errors import DeltaMergeException
+
+    try:
+        yield
+    except DeltaMergeException as error:
+        if error.stopped_by_guard is not None and operator.do_xcom_push:
+            try:
+                said = str(redact(error.stopped_by_guard))[:_MOST_CHARACTERS]
+                context["ti"].xcom_push(key=STOPPED_BY_GUARD, value=said)
+            except Exception:  # the task fails by the guard, whatever becomes of its mark
+                log.warning("What the guard said could not be stored as an XCom.", exc_info=True)
+        raise
