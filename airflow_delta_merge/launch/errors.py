@@ -38,7 +38,7 @@ _ADVICE_FOR_MISSING_TARGET = (
     "If the target doesn't exist yet, set create_table=True, and the merge creates it with the source's columns (with "
     "sql=, run CREATE TABLE first). If it exists, check target, and that Spark can read it from where it runs."
 )
-_GUARDS = {each.__name__ for each in [MergeGuardError, *MergeGuardError.__subclasses__()]}
+_GUARDS = {MergeGuardError.__name__, *(each.__name__ for each in MergeGuardError.__subclasses__())}
 # Spark's plan below an error's sentences: lines that begin with :- or +-, and the line above them.
 _PLAN = re.compile(r"\n[^\n]*(?:\n[ :]*[:+]- [^\n]*)+\s*$")
 # Advice for errors of spark-submit before a merge begins.
