@@ -186,6 +186,11 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
         target, tracking = transaction.target.with_row_tracking(transaction.target.frame(files))
         joined = target.join(merge.source.for_join(), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
+        if transaction.partition_columns:
+            # Where all unmatched rows are deleted, Spark would make the join an inner one, and Delta compare the texts
+            # of partition values, of which one that is invalid would fail the merge. Spark takes what it can't foresee
+            # as it is.
+            has_match = has_match & (F.monotonically_increasing_id() >= 0)
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
 
 

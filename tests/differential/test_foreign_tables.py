@@ -106,6 +106,25 @@ EMPTY_DAY = {
         clauses="WHEN MATCHED THEN UPDATE SET note = 'new' "
                 "WHEN NOT MATCHED BY SOURCE AND t.day = DATE '1970-01-01' THEN DELETE",
         source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+    "every row without a match is deleted": Case(
+        "an empty day, every row without a match is deleted", does="update, delete", table=DAYS,
+        clauses="WHEN MATCHED THEN UPDATE SET note = 'new' WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+    "every row without a match is deleted, days are compared": Case(
+        "an empty day, every row without a match is deleted, days are compared", does="update, delete", table=DAYS,
+        clauses="WHEN MATCHED AND t.day > DATE '1900-01-01' THEN UPDATE SET note = concat(t.note, 'new') "
+                "WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day AND t.day > DATE '1800-01-01'"),
+    "some rows without a match are deleted": Case(
+        "an empty day, some rows without a match are deleted", does="update, delete", table=DAYS,
+        clauses="WHEN MATCHED THEN UPDATE SET note = concat(t.note, 'new') "
+                "WHEN NOT MATCHED BY SOURCE AND t.big > 0 THEN DELETE",
+        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+    "nothing but inserts is left to do": Case(
+        "an empty day, nothing but inserts is left to do", does="insert", table=DAYS,
+        clauses="WHEN NOT MATCHED THEN INSERT (id, day) VALUES (1, s.day) "
+                "WHEN NOT MATCHED BY SOURCE AND t.big < 0 THEN DELETE",
+        source="VALUES (DATE '2031-12-31') AS s(day)", on="t.day = s.day"),
     "keys choose files": Case(
         "an empty day, keys", does="update", table=DAYS, clauses="WHEN MATCHED THEN UPDATE SET note = 'new'",
         source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
