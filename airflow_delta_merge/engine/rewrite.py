@@ -163,8 +163,8 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     deletes_once = deletes_rows_once(merge, touched)
     if touched.kept is not None and not deletes_once:
         return touched.kept.target_rows(touched.paths), touched.kept.tracking
-    unmatched_matter = not touched.keeps_rest or bool(merge.clauses_of("not matched by source"))
-    how = "left" if unmatched_matter else "inner"
+    by_source = bool(merge.clauses_of("not matched by source"))
+    how = "left" if by_source or not touched.keeps_rest else "inner"
     if deletes_once:
         # Several source rows delete one row, which must get one change row: join with the distinct matched positions.
         if not transaction.target.has_stable_positions:
@@ -186,7 +186,7 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
         target, tracking = transaction.target.with_row_tracking(transaction.target.frame(files))
         joined = target.join(merge.source.for_join(), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
-        if transaction.partition_columns:
+        if by_source and transaction.partition_columns:
             # Where all unmatched rows are deleted, Spark would make the join an inner one, and Delta compare the texts
             # of partition values, of which one that is invalid would fail the merge. Spark takes what it can't foresee
             # as it is.
