@@ -47,7 +47,7 @@ from tests.cluster import deferred
 
 SECRET = "a-password-of-these-tests"
 CONF = SPARK | {"spark.hadoop.tests.password": SECRET}
-ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
+ENDLESS = "SELECT id, 'x' AS name FROM range(0, 1000000000000, 1, 1) WHERE hash(id) = 1"  # one task: a core is left
 FINITE = "SELECT id, 'x' AS name FROM range(3)"
 WHO = MergeIdentity(
     application_id="me", generation=7, task_instance=TaskInstanceIdentity(dag_id="d", task_id="t", run_id="r")
