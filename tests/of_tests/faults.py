@@ -52,7 +52,7 @@ MATCHING = [
     Fault(
         name="rewrite-by-an-inner-join",
         file=f"{ENGINE}/rewrite.py",
-        before='how = "left" if unmatched_matter else "inner"',
+        before='how = "left" if by_source or not touched.keeps_rest else "inner"',
         after='how = "inner"',
         shows="Rows that match no source row vanish from every file that is rewritten.",
         tests=("differential/test_classic_merge_executor.py::test_joins",),
