@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.log import mask_secret
+from airflow.providers.common.compat.sdk import mask_secret
 
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError, MergeGuardError
