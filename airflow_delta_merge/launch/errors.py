@@ -57,14 +57,21 @@ class DeltaMergeException(AirflowException):
     :param message: what happened and what to do, in sentences.
     :param condition: the error condition of Delta or Spark, if there is one.
     :param sql_state: its SQLSTATE, if there is one.
-    :ivar stopped_by_guard: what a guard said that stopped the merge; None if none did.
+    :param stopped_by_guard: what a guard said that stopped the merge; None if none did.
     """
 
-    def __init__(self, message: str, *, condition: str | None = None, sql_state: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        condition: str | None = None,
+        sql_state: str | None = None,
+        stopped_by_guard: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.condition = condition
         self.sql_state = sql_state
-        self.stopped_by_guard: str | None = None
+        self.stopped_by_guard = stopped_by_guard
 
 
 class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
@@ -103,9 +110,8 @@ def error_of_job(error: JobError, target: str) -> DeltaMergeException:
     if error.type == EmptySourceError.__name__:
         cls = EmptySourceException
     text = f"The merge into {target} failed: {message}{suffix} {advice}".rstrip()
-    raised = cls(text, condition=condition, sql_state=error.sql_state)
-    raised.stopped_by_guard = message if error.type in _GUARDS else None
-    return raised
+    guard = message if error.type in _GUARDS else None
+    return cls(text, condition=condition, sql_state=error.sql_state, stopped_by_guard=guard)
 
 
 def _is_about(target: str, message: str) -> bool:
@@ -123,10 +129,9 @@ def error_of_several(errors: Sequence[DeltaMergeException], num_merges: int) -> 
     """The Airflow error for several merges, some failed. It is retried if a retry makes sense for one of them."""
     lasting = all(isinstance(error, AirflowFailException) for error in errors)
     cls = DeltaMergeFailException if lasting else DeltaMergeException
-    raised = cls("\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)]))
+    text = "\n".join([f"{len(errors)} of {num_merges} merges failed; the others are done.", *map(str, errors)])
     guards = [error.stopped_by_guard for error in errors if error.stopped_by_guard is not None]
-    raised.stopped_by_guard = "\n".join(guards) or None
-    return raised
+    return cls(text, stopped_by_guard="\n".join(guards) or None)
 
 
 def _is_lasting(error: JobError) -> bool:

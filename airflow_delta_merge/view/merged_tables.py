@@ -12,14 +12,14 @@ from airflow.models.asset import AssetEvent, AssetModel
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
 from airflow.providers.common.compat.sdk import Asset
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 
 from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_target
 from airflow_delta_merge.view.access import LogAccess, conn_ids_of
 from airflow_delta_merge.view.locations import plain_location
-from airflow_delta_merge.view.task_instances import Task, TaskInstanceKey, in_batches
+from airflow_delta_merge.view.task_instances import Task, TaskInstanceKey, xcom_values
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -194,20 +194,11 @@ def _results(
     session: Session, keys: Iterable[TaskInstanceKey]
 ) -> dict[TaskInstanceKey, list[tuple[str, str | None, int | None]]]:
     """Table, location and version of what task instances merged, as far as their XComs are still there."""
-    columns = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
-    found = {}
-    for part in in_batches(keys):
-        rows = session.scalars(
-            select(XComModel).where(XComModel.key == _RESULT_KEY, tuple_(*columns).in_([tuple(key) for key in part]))
-        )
-        for row in rows:
-            key = TaskInstanceKey(dag_id=row.dag_id, task_id=row.task_id, run_id=row.run_id, map_index=row.map_index)
-            found[key] = [*_tables_in(XComModel.deserialize_value(row))]
-    return found
+    return {key: [*_tables_in(value)] for key, value in xcom_values(session, _RESULT_KEY, keys)}
 
 
 def _tables_in(value: Any) -> Iterator[tuple[str, str | None, int | None]]:
-    """What a task returned: a result as a dict, or a list of them. Any task may have returned anything."""
+    """What a task returned: a result as a dict, or a list of them."""
     for result in value if isinstance(value, list) else [value]:
         if isinstance(result, Mapping) and "result_version" in result and isinstance(result.get("table"), str):
             location = result.get("location")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
@@ -100,19 +100,22 @@ def runs_without_commit(session: Session, tasks: Sequence[Task]) -> list[RunWith
 
 def guards_that_stopped(session: Session, keys: Iterable[TaskInstanceKey]) -> dict[TaskInstanceKey, str]:
     """What guards said that stopped the newest tries of task instances; others are left out."""
+    values = xcom_values(session, STOPPED_BY_GUARD, keys)
+    return {key: said if isinstance(said, str) else "" for key, said in values}
+
+
+def xcom_values(
+    session: Session, xcom_key: str, keys: Iterable[TaskInstanceKey]
+) -> Iterator[tuple[TaskInstanceKey, Any]]:
+    """What task instances left under a key, of those whose XCom is still there. Any task may have left anything."""
     columns = (XComModel.dag_id, XComModel.task_id, XComModel.run_id, XComModel.map_index)
-    found = {}
     for part in in_batches(keys):
         rows = session.scalars(
-            select(XComModel).where(
-                XComModel.key == STOPPED_BY_GUARD, tuple_(*columns).in_([tuple(key) for key in part])
-            )
+            select(XComModel).where(XComModel.key == xcom_key, tuple_(*columns).in_([tuple(key) for key in part]))
         )
         for row in rows:
-            said = XComModel.deserialize_value(row)
             key = TaskInstanceKey(row.dag_id, row.task_id, row.run_id, row.map_index)
-            found[key] = said if isinstance(said, str) else ""
-    return found
+            yield key, XComModel.deserialize_value(row)
 
 
 def rendered_statement(session: Session, key: TaskInstanceKey) -> str | None:

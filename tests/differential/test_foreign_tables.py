@@ -95,6 +95,7 @@ def test_foreign_table(engines: Harness, case: Case) -> None:
 
 #: Days as partition values, one of them an empty text, which Delta can't compare and Spark reads as NULL.
 DAYS = Table(archive="by-hand-partitions-of-days")
+ONE_DAY = "VALUES (DATE '1969-12-31') AS s(day)"
 EMPTY_DAY = {
     "by-source conditions choose files": Case(
         "an empty day, by-source conditions", does="delete", table=DAYS,
@@ -105,21 +106,21 @@ EMPTY_DAY = {
         "an empty day, by-source conditions and keys", does="update, delete", table=DAYS,
         clauses="WHEN MATCHED THEN UPDATE SET note = 'new' "
                 "WHEN NOT MATCHED BY SOURCE AND t.day = DATE '1970-01-01' THEN DELETE",
-        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+        source=ONE_DAY, on="t.day = s.day"),
     "every row without a match is deleted": Case(
         "an empty day, every row without a match is deleted", does="update, delete", table=DAYS,
         clauses="WHEN MATCHED THEN UPDATE SET note = 'new' WHEN NOT MATCHED BY SOURCE THEN DELETE",
-        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+        source=ONE_DAY, on="t.day = s.day"),
     "every row without a match is deleted, days are compared": Case(
         "an empty day, every row without a match is deleted, days are compared", does="update, delete", table=DAYS,
         clauses="WHEN MATCHED AND t.day > DATE '1900-01-01' THEN UPDATE SET note = concat(t.note, 'new') "
                 "WHEN NOT MATCHED BY SOURCE THEN DELETE",
-        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day AND t.day > DATE '1800-01-01'"),
+        source=ONE_DAY, on="t.day = s.day AND t.day > DATE '1800-01-01'"),
     "some rows without a match are deleted": Case(
         "an empty day, some rows without a match are deleted", does="update, delete", table=DAYS,
         clauses="WHEN MATCHED THEN UPDATE SET note = concat(t.note, 'new') "
                 "WHEN NOT MATCHED BY SOURCE AND t.big > 0 THEN DELETE",
-        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+        source=ONE_DAY, on="t.day = s.day"),
     "nothing but inserts is left to do": Case(
         "an empty day, nothing but inserts is left to do", does="insert", table=DAYS,
         clauses="WHEN NOT MATCHED THEN INSERT (id, day) VALUES (1, s.day) "
@@ -127,7 +128,7 @@ EMPTY_DAY = {
         source="VALUES (DATE '2031-12-31') AS s(day)", on="t.day = s.day"),
     "keys choose files": Case(
         "an empty day, keys", does="update", table=DAYS, clauses="WHEN MATCHED THEN UPDATE SET note = 'new'",
-        source="VALUES (DATE '1969-12-31') AS s(day)", on="t.day = s.day"),
+        source=ONE_DAY, on="t.day = s.day"),
 }  # fmt: skip
 
 
