@@ -150,6 +150,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder.config("spark.driver.extraClassPath", os.pathsep.join(_delta_jars()))
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
+        # By default each task that sorts or aggregates takes 64 MB at once, for some rows here.
+        .config("spark.buffer.pageSize", "2m")
         .config(
             "spark.driver.extraJavaOptions", " ".join([f"-Dderby.system.home={home}", JVM_OPTIONS, *_class_archive()])
         )

@@ -9,8 +9,9 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -246,9 +247,14 @@ class Harness:
 
     def _forget(self, path: Path) -> None:
         """Drop the cached DeltaLog, so that the next reader takes the table from its files."""
-        jvm = self.spark._jvm
-        hadoop_path = jvm.org.apache.hadoop.fs.Path(str(path))
-        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self.spark._jsparkSession, hadoop_path)
+        new_path, delta_log = self._classes
+        delta_log.invalidateCache(self.spark._jsparkSession, new_path(str(path)))
+
+    @cached_property
+    def _classes(self) -> tuple[Any, Any]:
+        """Hadoop's ``Path`` and Delta's ``DeltaLog``, whose names Java looks up part by part in all jars."""
+        jvm: Any = self.spark._jvm
+        return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.spark.sql.delta.DeltaLog
 
     # --- the case itself ------------------------------------------------------------------------------------------
 
