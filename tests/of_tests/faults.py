@@ -308,7 +308,7 @@ WRITES = [
         before="cut_above(high.decode())",
         after="high.decode()[:prefix_length]",
         shows="Queries for a long text skip the file that holds it.",
-        tests=("differential/test_text_statistics.py::test_the_same_statistics",),
+        tests=("differential/test_text_statistics.py::test_the_same_statistics_of_a_copy",),
         words=("longer than the prefix",),
     ),
     Fault(

@@ -231,6 +231,8 @@ def _without(rows: pa.Table, taken: pa.Int64Array) -> pa.Table:
     import pyarrow as pa
 
     positions = taken.to_pylist()
+    if not positions:  # a row group may be empty, which leaves no slice
+        return rows
     if len(positions) * _ROWS_OF_A_SLICE <= rows.num_rows:
         starts, ends = [0, *(position + 1 for position in positions)], [*positions, rows.num_rows]
         slices = [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True) if end > start]
