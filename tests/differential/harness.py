@@ -9,9 +9,8 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -247,14 +246,11 @@ class Harness:
 
     def _forget(self, path: Path) -> None:
         """Drop the cached DeltaLog, so that the next reader takes the table from its files."""
-        new_path, delta_log = self._classes
-        delta_log.invalidateCache(self.spark._jsparkSession, new_path(str(path)))
+        from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
-    @cached_property
-    def _classes(self) -> tuple[Any, Any]:
-        """Hadoop's ``Path`` and Delta's ``DeltaLog``, whose names Java looks up part by part in all jars."""
-        jvm: Any = self.spark._jvm
-        return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.spark.sql.delta.DeltaLog
+        gateway = Gateway(self.spark)
+        hadoop_path = gateway.java_class("org.apache.hadoop.fs.Path")(str(path))
+        gateway.delta("DeltaLog").invalidateCache(gateway.session, hadoop_path)
 
     # --- the case itself ------------------------------------------------------------------------------------------
 

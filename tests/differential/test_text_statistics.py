@@ -44,7 +44,8 @@ MIXED_SOURCE = (
     "TIMESTAMP'2025-01-01 00:00:00' AS t, false AS f UNION ALL SELECT 3, 'b', NULL, NULL, NULL, NULL, NULL, NULL"
 )
 
-TEXTS = [
+#: One file of two rows: one is updated, the other stays.
+ONE_STAYS = [
     _texts("short", "'a'", "'b'"),
     _texts("empty", "''", "'b'"),
     _texts("NULL in some rows", "CAST(NULL AS STRING)", "'b'"),
@@ -67,10 +68,11 @@ TEXTS = [
     _texts("footers without statistics", "'a'", "'z'", confs={"parquet.column.statistics.enabled": "false"}),
     _texts("several row groups", "'a'", "'b'",
            confs={"parquet.block.size": "1", "parquet.block.size.row.check.min": "1"}),
+    Case("beside other types", UPSERT, does="update, insert", table=Table(MIXED, MIXED_ROWS), source=MIXED_SOURCE),
 ]  # fmt: skip
 
 CASES = [
-    *TEXTS,
+    *ONE_STAYS,
     Case("prefix of the table", UPSERT, does="update, insert",
          table=Table("id INT, v STRING", "(1, 'abcdefgh')", properties={"delta.dataSkippingStringPrefixLength": "3"}),
          source="VALUES (1, 'abcdefgh'), (2, 'stuvwxyz') AS s(id, v)"),
@@ -87,7 +89,6 @@ CASES = [
          table=Table("id INT, v STRING, w STRING", "(1, 'a', 'b')", properties={"delta.columnMapping.mode": "name"},
                      then=("ALTER TABLE {t} RENAME COLUMN v TO x", "ALTER TABLE {t} RENAME COLUMN w TO v")),
          source="VALUES (1, 'c', 'd'), (2, 'e', NULL) AS s(id, x, v)"),
-    Case("beside other types", UPSERT, does="update, insert", table=Table(MIXED, MIXED_ROWS), source=MIXED_SOURCE),
     Case("partitioned by a text", UPSERT, does="update, insert", source=MIXED_SOURCE,
          table=Table(MIXED, MIXED_ROWS, partitioned_by="p")),
     Case("clustered by a text", UPSERT, does="update, insert", source=MIXED_SOURCE,
@@ -124,9 +125,7 @@ CASES = [
 
 #: An upsert writes a file beside the copy, where the built-in writes one. Where a row is deleted, both write one.
 COPIES = [
-    *(replace(case, clauses="WHEN MATCHED THEN DELETE", does="delete") for case in TEXTS),
-    Case("beside other types", "WHEN MATCHED THEN DELETE", does="delete", source=MIXED_SOURCE,
-         table=Table(MIXED, MIXED_ROWS)),
+    *(replace(case, clauses="WHEN MATCHED THEN DELETE", does="delete") for case in ONE_STAYS),
     Case("partitioned by a text", "WHEN MATCHED THEN DELETE", does="delete", source=MIXED_SOURCE,
          table=Table(MIXED, MIXED_ROWS.replace("'b'", "'a'"), partitioned_by="p")),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.of_tests.faults import FAULTS
 
@@ -45,6 +46,12 @@ class Seen:
 
 
 _seen = Seen()
+
+
+def pytest_configure() -> None:
+    # Several failures of a property would come as a group, which is no assertion.
+    settings.register_profile("test of tests", report_multiple_bugs=False)
+    settings.load_profile("test of tests")
 
 
 @pytest.hookimpl(trylast=True)

@@ -89,13 +89,7 @@ def _as_text(rows: pa.Table) -> list[str]:
     return [repr(row) for row in rows.to_pylist()]
 
 
-# One failure at a time: several would come as a group, which hides that they are assertions from the test of tests.
-@settings(
-    max_examples=40,
-    deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=tables(),
     group=st.integers(1, 5),
