@@ -169,6 +169,18 @@ def test_a_source_that_changes_with_each_reading_is_read_once(spark: SparkSessio
     assert rows.filter("name = 'x'").count() == int(result["numSourceRows"]) > 100
 
 
+def test_no_source_row_counts_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """Without an equality Spark broadcasts the small table, and an outer join then reads the source twice."""
+    source = "(SELECT id, id AS value FROM range(1000))"
+    clauses = "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id) WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    counted = {}
+    for engine in ("builtin", "ours"):
+        merge(spark, tmp_path, engine, on="s.id = 3", clauses=clauses, source=source)
+        history = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / engine}`").head()
+        counted[engine] = history["operationMetrics"]["numSourceRows"]
+    assert counted == {"builtin": "2000", "ours": "1000"}
+
+
 def test_a_constant_that_is_no_utf_8_is_not_inserted_twice(spark: SparkSession, tmp_path: Path) -> None:
     """The built-in's insert-only merge compares it with Parquet's bounds, as Spark does in any filter."""
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'names'}` (id BIGINT, name STRING) USING delta")
