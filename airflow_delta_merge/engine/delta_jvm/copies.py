@@ -106,14 +106,14 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
     metadata = metadata_of(transaction)
-    if not _has_arrow():
-        yield f"pyarrow {LEAST_ARROW} or later is not installed"
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
         yield "the table is not in a file system of this machine"
     if transaction.newMetadata().isDefined():
         yield "the merge changes the table's schema"
     yield from _reasons_of_table(metadata)
     yield from _reasons_of_writer(gateway, transaction, metadata["configuration"])
+    if not _has_arrow():  # which imports it
+        yield f"pyarrow {LEAST_ARROW} or later is not installed"
 
 
 def _reasons_of_table(metadata: dict[str, Any]) -> Iterator[str]:
@@ -150,10 +150,14 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
         # Java counts at most twice as many characters. Skip the call where possible: one per column and file adds up.
         return text if len(text) * 2 <= prefix_length else cut(prefix_length, text)
 
+    def as_java_writes(number: float, type_: str) -> str:
+        return str(gateway.java_class(f"java.lang.{type_.capitalize()}").toString(number))
+
     plan = StatisticsPlan.of(
         json.loads(transaction.snapshot().statsSchema().json()),
         prefix_length=prefix_length,
         cut_above=cut_above,
+        as_java_writes=as_java_writes,
     )
     fields = json.loads(metadata["schemaString"])["fields"]
     names = {physical_name_of(each): each["name"] for each in fields}

@@ -23,6 +23,8 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, as days s
 _MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
 #: Digits that identify any 32-bit float.
 _DIGITS_OF_A_FLOAT = 9
+#: Java writes numbers between these without an exponent.
+_LEAST_PLAIN, _ABOVE_PLAIN = 1e-3, 1e7
 #: As Delta orders them.
 _KINDS = ("minValues", "maxValues", "nullCount")
 
@@ -39,6 +41,7 @@ class StatisticsPlan:
     :param kinds: which of ``minValues``, ``maxValues`` and ``nullCount`` the table's statistics have, in this order.
     :param prefix_length: how many characters of a long text are kept.
     :param cut_above: truncates the largest text so that it stays above all others; returns None if it can't.
+    :param as_java_writes: a number of a type, ``float`` or ``double``, as Java writes it.
     :param tight_bounds: whether the table's statistics have the ``tightBounds`` flag.
     """
 
@@ -46,11 +49,17 @@ class StatisticsPlan:
     kinds: tuple[str, ...]
     prefix_length: int
     cut_above: Callable[[str], str | None]
+    as_java_writes: Callable[[float, str], str]
     tight_bounds: bool
 
     @classmethod
     def of(
-        cls, statistics_schema: dict[str, Any], *, prefix_length: int, cut_above: Callable[[str], str | None]
+        cls,
+        statistics_schema: dict[str, Any],
+        *,
+        prefix_length: int,
+        cut_above: Callable[[str], str | None],
+        as_java_writes: Callable[[float, str], str],
     ) -> StatisticsPlan:
         """Build the plan from Delta's schema of the table's statistics: a struct of ``numRecords``, ``minValues`` …"""
         kinds = {each["name"]: each["type"] for each in statistics_schema["fields"]}
@@ -58,7 +67,7 @@ class StatisticsPlan:
         counted = _leaves_of(kinds["nullCount"]) if "nullCount" in kinds else ()
         leaves = tuple(Leaf(path, bounded.get(path, "")) for path, _ in counted)
         written = tuple(kind for kind in _KINDS if kind in kinds)
-        return cls(leaves, written, prefix_length, cut_above, "tightBounds" in kinds)
+        return cls(leaves, written, prefix_length, cut_above, as_java_writes, "tightBounds" in kinds)
 
     def to_json(self, num_rows: int, of_leaves: Mapping[tuple[str, ...], LeafStatistics]) -> str:
         """The statistics as Delta writes them into its log.
@@ -88,7 +97,19 @@ class StatisticsPlan:
             low, high = float("nan") if low is None else low, float("nan")
         if low is None or high is None:
             return None, None
-        return _number_or_moment(low, leaf.type), _number_or_moment(high, leaf.type)
+        return self._number_or_moment(low, leaf.type), self._number_or_moment(high, leaf.type)
+
+    def _number_or_moment(self, value: Any, type_: str) -> Any:
+        if isinstance(value, float):
+            return _not_finite(value) or _Number(_plainly(value, type_) or self.as_java_writes(value, type_))
+        if type_ == "date":
+            return _moment(value * _MICROS_OF_DAY, "%Y-%m-%d") if _FIRST_DAY <= value <= _LAST_DAY else None
+        if type_ in ("timestamp", "timestamp_ntz"):
+            if not _FIRST_DAY <= value // _MICROS_OF_DAY <= _LAST_DAY:
+                return None
+            zone = "Z" if type_ == "timestamp" else ""
+            return _moment(value, "%Y-%m-%dT%H:%M:%S", f".{value // 1000 % 1000:03d}{zone}")
+        return _Number(value) if isinstance(value, int | Decimal) else None
 
 
 def _leaves_of(of_kind: Any, parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -100,47 +121,33 @@ def _leaves_of(of_kind: Any, parents: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield path, type_ if isinstance(type_, str) else ""
 
 
-def _number_or_moment(value: Any, type_: str) -> Any:
-    if type_ == "date":
-        return _moment(value * _MICROS_OF_DAY, "%Y-%m-%d") if _FIRST_DAY <= value <= _LAST_DAY else None
-    if type_ in ("timestamp", "timestamp_ntz"):
-        if not _FIRST_DAY <= value // _MICROS_OF_DAY <= _LAST_DAY:
-            return None
-        zone = "Z" if type_ == "timestamp" else ""
-        return _moment(value, "%Y-%m-%dT%H:%M:%S", f".{value // 1000 % 1000:03d}{zone}")
-    if isinstance(value, float):
-        return _floating(value, type_)
-    return _Number(value) if isinstance(value, int | Decimal) else None
-
-
 def _moment(micros: int, pattern: str, rest: str = "") -> str:
     moment = _EPOCH + datetime.timedelta(microseconds=micros)
     year = f"{moment.year:04d}"  # C's %Y may leave zeros out
     return moment.strftime(pattern.replace("%Y", year)) + rest
 
 
-def _floating(value: float, type_: str) -> str:
+def _not_finite(value: float) -> str | None:
+    """Spark's name of a number that is none; None for all others."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
+    return None
+
+
+def _plainly(value: float, type_: str) -> str | None:
+    """A number where Java, too, writes the fewest digits that identify it, without an exponent; else None.
+
+    Before Java 19 there may be more digits in front of an exponent. To ask Java for each bound of each file would take
+    longer than to write some files.
+    """
+    if value and not _LEAST_PLAIN <= abs(value) < _ABOVE_PLAIN:
+        return None
     if type_ == "float":
-        # Java writes the fewest digits that identify the float.
-        for digits in range(1, _DIGITS_OF_A_FLOAT):
-            shorter = float(f"{value:.{digits}g}")
-            if struct.pack("f", shorter) == struct.pack("f", value):
-                return _Number(_as_java_writes(shorter))
-    return _Number(_as_java_writes(value))
-
-
-def _as_java_writes(value: float) -> str:
-    """A number as ``Double.toString`` writes it: with an exponent from 10⁷ on and below 10⁻³."""
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    if not any(digits) or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    rest = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
+        shortened = (float(f"{value:.{digits}g}") for digits in range(1, _DIGITS_OF_A_FLOAT + 1))
+        value = next(each for each in shortened if struct.pack("f", each) == struct.pack("f", value))
+    return repr(value)
 
 
 def _put(parent: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
