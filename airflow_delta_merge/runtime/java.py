@@ -31,6 +31,15 @@ def check_java() -> tuple[str, int]:
     return java, major
 
 
+def takes_option(java: str, option: str) -> bool:
+    """Whether this release of Java starts with an option, and without a warning.
+
+    :param java: the path of the executable.
+    """
+    done = subprocess.run([java, option, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower()
+
+
 def _find() -> str:
     home = os.environ.get("JAVA_HOME", "")
     if home:

@@ -40,6 +40,7 @@ from airflow_delta_merge.launch.staging import stage
 from airflow_delta_merge.launch.warm import WarmMerge
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
+from airflow_delta_merge.runtime.java import check_java, takes_option
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.processes import naming
@@ -464,7 +465,7 @@ def test_a_spark_that_takes_no_more_merges_is_not_found(empty: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("jcmd") is None, reason="a runtime of Java without its tools")
-def test_an_idle_spark_returns_most_of_its_free_heap(table: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_spark_returns_its_free_memory(table: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(empty))
     # The serial collector of the other tests never has less than it begins with.
     conf = CONF | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"}
@@ -478,6 +479,9 @@ def test_an_idle_spark_returns_most_of_its_free_heap(table: Path, empty: Path, m
 
     try:
         wait_until(lambda: free_share() < 0.4, seconds=30)  # it collects after five; Java's default leaves 0.7
+        trims = takes_option(check_java()[0], "-XX:TrimNativeHeapInterval=5000")
+        options = subprocess.run(["jcmd", str(java), "VM.command_line"], capture_output=True, text=True, check=True)
+        assert ("-XX:TrimNativeHeapInterval=5000" in options.stdout) == trims
     finally:
         for process in processes(empty):
             process.kill()

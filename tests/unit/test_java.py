@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.exceptions import JavaError
-from airflow_delta_merge.runtime.java import check_java
+from airflow_delta_merge.runtime.java import check_java, takes_option
 
 
 def java_in(folder: Path, script: str) -> Path:
@@ -64,3 +64,16 @@ def test_java_that_does_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=r"(does not start|does not report its version).*Install Java"):
         check_java()
+
+
+@pytest.mark.parametrize(
+    ("script", "takes"),
+    [
+        (says("21.0.1"), True),
+        ("echo \"Unrecognized VM option 'Trim=1'\" >&2; exit 1", False),
+        (f"echo 'OpenJDK VM warning: not supported on this platform'; {says('21.0.1')}", False),
+    ],
+    ids=["starts", "unknown", "without effect"],
+)
+def test_options_of_some_releases(tmp_path: Path, script: str, takes: bool) -> None:
+    assert takes_option(str(java_in(tmp_path, script)), "-XX:Trim=1") is takes
