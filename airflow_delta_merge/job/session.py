@@ -25,7 +25,7 @@ def start_session() -> SparkSession:
 
     from airflow_delta_merge.engine.delta_jvm.versions import require_fitting_jars
 
-    _spare_tests_of_numpy()
+    _tell_pyspark_there_is_no_numpy()
     # Without a running JVM, a SparkConf does not have spark-submit's properties.
     SparkContext._ensure_initialized()
     require_fitting_jars(SparkContext._jvm)
@@ -48,11 +48,11 @@ def start_session() -> SparkSession:
     return spark
 
 
-def _spare_tests_of_numpy() -> None:
-    """Tell pyspark that there is no numpy, as no merge has a value of it.
+def _tell_pyspark_there_is_no_numpy() -> None:
+    """Spare the driver a search for numpy, as no merge has a value of it.
 
-    With the first literal, and the first argument of a call of Java, pyspark 4 asks its own pyspark.testing.utils for
-    it, which imports unittest and, where they are installed, pandas and pyarrow: 0.4 s and 100 MB.
+    With the first literal, and the first argument of a call of Java, pyspark 4 asks its own pyspark.testing.utils
+    whether it is there. That imports unittest and, if they are installed, pandas and pyarrow: 0.4 s and 100 MB.
     """
     package, utils = (ModuleType(name) for name in ("pyspark.testing", "pyspark.testing.utils"))
     package.__dict__.update(__path__=[], utils=utils)
