@@ -240,10 +240,10 @@ class Preparation:
         submit = self._new(staging)
         submit.keep_warm(staging, KEEPER_PID)
         submit.java_options += _KEPT_JAVA_OPTIONS
-        if takes_option(check_java()[0], _TRIM_NATIVE_MEMORY):
-            submit.java_options += [_TRIM_NATIVE_MEMORY]
         # It lives long, so Java's second compiler pays off.
         self._configure(submit, staging, self._kept_properties(submit, staging), [])
+        if takes_option(_TRIM_NATIVE_MEMORY):
+            submit.java_options += [_TRIM_NATIVE_MEMORY]
         return submit
 
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:

@@ -31,12 +31,10 @@ def check_java() -> tuple[str, int]:
     return java, major
 
 
-def takes_option(java: str, option: str) -> bool:
-    """Whether this release of Java starts with an option, and without a warning.
-
-    :param java: the path of the executable.
-    """
-    done = subprocess.run([java, option, "-version"], capture_output=True, text=True, timeout=60, check=False)
+def takes_option(option: str) -> bool:
+    """Whether the Java that :func:`check_java` found starts with an option, which not each release knows, and without
+    a warning."""
+    done = subprocess.run([_find(), option, "-version"], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower()
 
 

@@ -40,7 +40,7 @@ from airflow_delta_merge.launch.staging import stage
 from airflow_delta_merge.launch.warm import WarmMerge
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
-from airflow_delta_merge.runtime.java import check_java, takes_option
+from airflow_delta_merge.runtime.java import takes_option
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.processes import naming
@@ -479,7 +479,7 @@ def test_an_idle_spark_returns_its_free_memory(table: Path, empty: Path, monkeyp
 
     try:
         wait_until(lambda: free_share() < 0.4, seconds=30)  # it collects after five; Java's default leaves 0.7
-        trims = takes_option(check_java()[0], "-XX:TrimNativeHeapInterval=5000")
+        trims = takes_option("-XX:TrimNativeHeapInterval=5000")
         options = subprocess.run(["jcmd", str(java), "VM.command_line"], capture_output=True, text=True, check=True)
         assert ("-XX:TrimNativeHeapInterval=5000" in options.stdout) == trims
     finally:

@@ -75,5 +75,7 @@ def test_java_that_does_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
     ids=["starts", "unknown", "without effect"],
 )
-def test_options_of_some_releases(tmp_path: Path, script: str, takes: bool) -> None:
-    assert takes_option(str(java_in(tmp_path, script)), "-XX:Trim=1") is takes
+def test_options_of_some_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, takes: bool) -> None:
+    java_in(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert takes_option("-XX:Trim=1") is takes
