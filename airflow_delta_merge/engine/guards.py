@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.config import MergeGuards
-    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, MergeTransaction
-    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway
+    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -61,68 +60,48 @@ def check_source(guards: MergeGuards, num_rows: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FoundChanges:
-    """What a merge would do besides updating and deleting rows, which stands in its metrics.
-
-    :param inserted_rows: counts the rows that would be inserted.
-    :param files: how many files would be touched.
-    :param num_bytes: their size.
-    """
-
-    inserted_rows: Callable[[], int]
-    files: int
-    num_bytes: int
-
-
 def check_changes(merge: MergeContext, unmatched: Callable[[], DataFrame], touched: FileSet | None = None) -> None:
     """Look at what a merge would do, before it writes; see :func:`check_guards`.
 
     :param unmatched: gives the source rows without a match.
-    :param touched: the touched files.
     """
 
-    def inserted() -> int:
+    def num_inserted() -> int:
         return inserted_rows(merge, unmatched()).count() if merge.insert_clauses else 0
 
-    files, num_bytes = (0, 0) if touched is None else (touched.count, touched.num_bytes)
-    changes = FoundChanges(inserted, files, num_bytes)
-    check_guards(merge.gateway, merge.transaction, merge.metrics.values, merge.options.guards, changes)
+    check_guards(merge, num_inserted, touched)
 
 
-def check_guards(
-    gateway: Gateway,
-    transaction: MergeTransaction,
-    values: Mapping[str, int],
-    guards: MergeGuards,
-    changes: FoundChanges,
-) -> None:
+def check_guards(merge: StartedMerge, num_inserted: Callable[[], int], touched: FileSet | None) -> None:
     """Look at what the merge would do; inserted rows and the target's are counted only if a guard mentions them.
 
-    :param values: the merge's metrics, with updated and deleted rows.
+    :param merge: has updated and deleted rows in its metrics.
+    :param num_inserted: counts the rows that would be inserted.
+    :param touched: the touched files; None if there can be none.
     :raises MergeGuardError: with the numbers, when a guard's condition is true.
     """
-    if not guards.fail_if:
+    fail_if, values = merge.options.guards.fail_if, merge.metrics.values
+    if not fail_if:
         return
-    mentioned = {name for name in GUARDED_COUNTS if any(re.search(rf"(?i)\b{name}\b", g) for g in guards.fail_if)}
+    mentioned = {name for name in GUARDED_COUNTS if any(re.search(rf"(?i)\b{name}\b", guard) for guard in fail_if)}
     counts: dict[str, float | None] = {
         "num_source_rows": values["numSourceRows"],
         "num_target_rows": 0,
         "num_updated_rows": values["numTargetRowsUpdated"],
         "num_deleted_rows": values["numTargetRowsDeleted"],
         "num_inserted_rows": 0,
-        "num_touched_files": changes.files,
-        "num_touched_bytes": changes.num_bytes,
+        "num_touched_files": 0 if touched is None else touched.count,
+        "num_touched_bytes": 0 if touched is None else touched.num_bytes,
     }
     if any("inserted" in name or "affected" in name for name in mentioned):
-        counts["num_inserted_rows"] = changes.inserted_rows()
+        counts["num_inserted_rows"] = num_inserted()
     counts["num_affected_rows"] = sum(counts[f"num_{what}_rows"] or 0 for what in _CHANGED)
     fractions = any(name.endswith("_fraction") for name in mentioned)
-    rows = transaction.files.num_rows() if fractions or "num_target_rows" in mentioned else 0
+    rows = merge.transaction.files.num_rows() if fractions or "num_target_rows" in mentioned else 0
     counts["num_target_rows"] = rows
     for what in (*_CHANGED, "affected"):
         counts[f"{what}_fraction"] = (counts[f"num_{what}_rows"] or 0) / rows if rows else None
-    tripped = [guard for guard in guards.fail_if if _is_true(gateway, guard, counts)]
+    tripped = [guard for guard in fail_if if _is_true(merge.gateway, guard, counts)]
     if tripped:
         numbers = ", ".join(f"{name} is {_number_text(counts[name])}" for name in GUARDED_COUNTS if name in mentioned)
         raise MergeGuardError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.guards import FoundChanges, check_guards, check_source
+from airflow_delta_merge.engine.guards import check_guards, check_source
 from airflow_delta_merge.engine.strategies.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def merge_by_builtin(merge: StartedMerge) -> Outcome:
     values = metrics.values
     try:
         check_source(merge.options.guards, values["numSourceRows"])
-        changes = FoundChanges(lambda: values["numTargetRowsInserted"], touched.count, touched.num_bytes)
-        check_guards(merge.gateway, transaction, values, merge.options.guards, changes)
+        check_guards(merge, lambda: values["numTargetRowsInserted"], touched)
     except BaseException:
         transaction.discard(written)
         raise
