@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,28 +13,17 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
-from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.config_statement import statements_of
-from airflow_delta_merge.engine.delta_jvm import (
-    Gateway,
-    Progress,
-    ResolvedMerge,
-    raises_merge_errors,
-    trees_of,
-    without_bare_errors,
-)
+from airflow_delta_merge.engine.delta_jvm import Gateway, Progress, raises_merge_errors, without_bare_errors
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
-from airflow_delta_merge.engine.metrics import MergeMetrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_delta_merge.contract.lineage import ColumnLineage
-
-_log = logging.getLogger(__name__)
 
 
 @raises_merge_errors
@@ -76,7 +64,7 @@ def merge(
             identity=identity,
             max_commit_attempts=max_commit_attempts,
             allowed_locations=allowed_locations,
-            lineages=None if on_lineage is None else lineages,
+            on_lineage=None if on_lineage is None else lineages.append,
         )
     # What an earlier try committed may have come from elsewhere: source and table may be others by now.
     if on_lineage is not None and lineages and not result.already_committed:
@@ -91,9 +79,9 @@ def _merge(
     identity: MergeIdentity | None,
     max_commit_attempts: int,
     allowed_locations: Sequence[str] | None,
-    lineages: list[ColumnLineage] | None,
+    on_lineage: Callable[[ColumnLineage], None] | None,
 ) -> MergeResult:
-    """:func:`merge`; where columns come from is added to ``lineages`` by each attempt."""
+    """:func:`merge`, which calls ``on_lineage`` in each attempt."""
     if not gateway.versions.are_tried:
         if config.engine is MergeEngine.DELTA_MERGE:
             require_tried(gateway.versions)
@@ -104,7 +92,7 @@ def _merge(
     with statements_of(gateway, config, create=True, allowed=allowed, identity=identity) as statements:
 
         def attempt(number: int) -> MergeResult:
-            return _command(
+            return MergeIntoCommand(
                 gateway,
                 statements.sql(),
                 config,
@@ -113,7 +101,7 @@ def _merge(
                 num_bad_rows=statements.num_bad_rows,
                 kept_rows=kept_rows,
                 allowed=allowed,
-                on_lineage=None if lineages is None else lineages.append,
+                on_lineage=on_lineage,
             ).run_merge()
 
         return until_committed(gateway, attempt, max_commit_attempts)
@@ -160,7 +148,9 @@ def merge_sql(
         once = None if identity is None else ExactlyOnce(identity, digest(statement))
         return until_committed(
             gateway,
-            lambda attempt: _command(gateway, statement, MergeOptions(), once=once, attempt=attempt).run_merge(),
+            lambda attempt: MergeIntoCommand(
+                gateway, statement, MergeOptions(), once=once, attempt=attempt
+            ).run_merge(),
             max_commit_attempts,
         )
 
@@ -191,48 +181,7 @@ def plan(
         require_tried(gateway.versions)
         allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
         with statements_of(gateway, config, create=False, allowed=allowed) as statements:
-            command = _command(gateway, statements.sql(), config, num_bad_rows=statements.num_bad_rows, allowed=allowed)
+            command = MergeIntoCommand(
+                gateway, statements.sql(), config, num_bad_rows=statements.num_bad_rows, allowed=allowed
+            )
             return command.plan_merge(explain=explain)
-
-
-def _command(
-    gateway: Gateway,
-    statement: str,
-    options: MergeOptions,
-    *,
-    once: ExactlyOnce | None = None,
-    attempt: int = 1,
-    num_bad_rows: int = 0,
-    kept_rows: KeptRows | None = None,
-    allowed: AllowedLocations | None = None,
-    on_lineage: Callable[[ColumnLineage], None] | None = None,
-) -> MergeIntoCommand:
-    metrics = MergeMetrics()
-    gateway.progress.step = "resolve the statement"
-    with metrics.phase("resolve"):
-        resolved = ResolvedMerge(gateway, statement)
-        gateway.progress.table = resolved.table_name()
-        if allowed is not None:
-            allowed.check_merge(resolved)
-        metrics.bind(resolved.sql_metrics())
-        if on_lineage is not None:
-            _trace_lineage(gateway, resolved, on_lineage)
-    return MergeIntoCommand(
-        gateway,
-        resolved,
-        metrics,
-        options,
-        once=once,
-        attempt=attempt,
-        num_bad_rows=num_bad_rows,
-        kept_rows=kept_rows,
-    )
-
-
-def _trace_lineage(gateway: Gateway, merge: ResolvedMerge, on_lineage: Callable[[ColumnLineage], None]) -> None:
-    try:
-        lineage = trace_columns(trees_of(gateway, merge))
-    except Exception:  # the merge does not depend on its lineage
-        _log.warning("Where the target's columns come from could not be found out; the merge goes on.", exc_info=True)
-    else:
-        on_lineage(lineage)

@@ -1,4 +1,4 @@
-"""One resolved merge, from its transaction's start to the commit: :class:`MergeIntoCommand`."""
+"""One merge, from its statement to the commit: :class:`MergeIntoCommand`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeEngine
+from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.delta_jvm import (
     COMMIT,
     Gateway,
@@ -19,6 +20,7 @@ from airflow_delta_merge.engine.delta_jvm import (
     record_source_error,
     recorded_operation,
     shown_in_spark_ui,
+    trees_of,
     without_call_sites,
 )
 from airflow_delta_merge.engine.guards import check_source
@@ -38,10 +40,11 @@ from airflow_delta_merge.exceptions import MergeExecutionError, SourceExpectatio
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config.options import MergeOptions
+    from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.merge_plan import MergePlan
     from airflow_delta_merge.contract.result import MergeResult
+    from airflow_delta_merge.engine.allowed_locations import AllowedLocations
     from airflow_delta_merge.engine.exactly_once import ExactlyOnce
-    from airflow_delta_merge.engine.source import MaterializedSource
 
 _log = logging.getLogger(__name__)
 
@@ -65,40 +68,60 @@ def _unharmed(what: str) -> Iterator[None]:
 
 
 class MergeIntoCommand:
-    """Runs a merge that Delta's analyzer has resolved.
+    """Resolves a MERGE statement and runs it.
 
     :param gateway: the session's JVM.
-    :param statement: the resolved merge.
-    :param metrics: where row counts, file counts and durations go.
+    :param statement: the MERGE statement.
     :param options: how it runs; for a config also the treatment of NULLs in its key columns.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
     :param kept_rows: keeps the rows that its guards set aside.
+    :param allowed: the locations that it may read and write.
+    :param on_lineage: called with where the target's columns come from, if that can be determined.
     """
 
     def __init__(
         self,
         gateway: Gateway,
-        statement: ResolvedMerge,
-        metrics: MergeMetrics,
+        statement: str,
         options: MergeOptions,
         *,
         once: ExactlyOnce | None = None,
         attempt: int = 1,
         num_bad_rows: int = 0,
         kept_rows: KeptRows | None = None,
+        allowed: AllowedLocations | None = None,
+        on_lineage: Callable[[ColumnLineage], None] | None = None,
     ) -> None:
         self._gateway = gateway
-        self._statement = statement
-        self._metrics = metrics
+        self._metrics = MergeMetrics()
         self._options = options
         self._once = once
         self._recorded: MergeResult | None = None
         self._null_keys = NullKeys.of(options)
         self._kept_rows = kept_rows
         self._source_attempt = 0
-        self._report = MergeReport(statement, metrics, attempt, num_bad_rows)
+        gateway.progress.step = "resolve the statement"
+        with self._metrics.phase("resolve"):
+            self._statement = ResolvedMerge(gateway, statement)
+            gateway.progress.table = self._statement.table_name()
+            if allowed is not None:
+                allowed.check_merge(self._statement)
+            self._metrics.bind(self._statement.sql_metrics())
+            if on_lineage is not None:
+                self._trace_lineage(on_lineage)
+        self._report = MergeReport(self._statement, self._metrics, attempt, num_bad_rows)
+
+    def _trace_lineage(self, on_lineage: Callable[[ColumnLineage], None]) -> None:
+        try:
+            lineage = trace_columns(trees_of(self._gateway, self._statement))
+        except Exception:  # the merge does not depend on its lineage
+            _log.warning(
+                "Where the target's columns come from could not be found out; the merge goes on.", exc_info=True
+            )
+        else:
+            on_lineage(lineage)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
@@ -292,7 +315,8 @@ class MergeIntoCommand:
             self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
-                    self._check_rows(check, every, source, is_dry_run=is_dry_run)
+                    self._report.failed_expectations = check.check_rows(every, source, fails=not is_dry_run)
+                    self._report.num_set_aside_rows = check.num_set_aside(every)
                     if self._kept_rows is not None and not is_dry_run:
                         with transaction.paused():
                             check.keep(every, self._kept_rows)
@@ -318,13 +342,6 @@ class MergeIntoCommand:
                 raise
             _log.warning("The merge would fail: %s", error)
             return None
-
-    def _check_rows(
-        self, check: SourceCheck, every: MaterializedSource, left: MaterializedSource, *, is_dry_run: bool
-    ) -> None:
-        """Look at the source's rows, of which some may be set aside."""
-        self._report.failed_expectations = check.check_rows(every, left, fails=not is_dry_run)
-        self._report.num_set_aside_rows = check.num_set_aside(every)
 
     def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
         self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files
