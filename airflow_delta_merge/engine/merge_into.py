@@ -286,9 +286,8 @@ class MergeIntoCommand:
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._report.materialization = str(reason) if needed else MATERIALIZATION_REASON
-        settings = started.settings
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-            keys = keys_to_prune_by(self._statement, transaction, settings, prefix=names.statistic)
+            keys = keys_to_prune_by(started)
         check = self._source_check(names, is_dry_run=is_dry_run)
         null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
@@ -305,7 +304,7 @@ class MergeIntoCommand:
                 also=check.columns if check else (),
                 marked=check.marked if check else None,
                 storage_level=self._report.storage_level,
-                broadcast_bytes=settings.broadcast_bytes,
+                broadcast_bytes=started.settings.broadcast_bytes,
             )
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
@@ -322,7 +321,7 @@ class MergeIntoCommand:
                             check.keep(every, self._kept_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-                search = choose_files(self._statement, transaction, keys, source, settings)
+                search = choose_files(started, keys, source)
             candidates = search.candidates
             _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
             yield MergeContext(

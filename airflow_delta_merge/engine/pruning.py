@@ -28,8 +28,8 @@ from airflow_delta_merge.engine.trusted_bounds import Range, leaves_rows_out, wi
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, MergeTransaction, ResolvedMerge
-    from airflow_delta_merge.engine.settings import Settings
+    from airflow_delta_merge.engine.delta_jvm import FileSet, ResolvedMerge
+    from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey
 
@@ -48,29 +48,21 @@ _MOST_RANGES_OF_ROWS = 8
 _NO_SUCH_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW")
 
 
-def keys_to_prune_by(
-    statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings, *, prefix: str
-) -> list[SourceKey]:
+def keys_to_prune_by(merge: StartedMerge) -> list[SourceKey]:
     """The keys whose values in the source leave out files; none if pruning does not pay off.
 
     Where listed statistics choose the files, the keys know their columns and ranges. New keys beyond the table's
     values, as in most upserts, then don't widen the range of the search.
-
-    :param prefix: prefix of the names of the keys' statistics.
     """
-    if not _is_worth_pruning(statement, transaction, settings):
-        return []
-    return _keys_and_statistics(statement, transaction, prefix=prefix)[0]
+    return _keys_and_statistics(merge)[0] if _is_worth_pruning(merge) else []
 
 
-def _keys_and_statistics(
-    statement: ResolvedMerge, transaction: MergeTransaction, *, prefix: str
-) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
+def _keys_and_statistics(merge: StartedMerge) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
     """The keys, and the listed statistics if these choose the files (the keys then know their columns), else None."""
-    partitioned_by, in_utc = transaction.partition_columns, transaction.is_in_utc
-    keys = source_keys(statement, partitioned_by=partitioned_by, in_utc=in_utc, prefix=prefix)
-    columns = _columns_to_compare(statement, transaction, keys) if keys else []
-    listed = transaction.files.listed_statistics if columns else None
+    partitioned_by, in_utc = merge.transaction.partition_columns, merge.transaction.is_in_utc
+    keys = source_keys(merge.statement, partitioned_by=partitioned_by, in_utc=in_utc, prefix=merge.names.statistic)
+    columns = _columns_to_compare(merge, keys) if keys else []
+    listed = merge.transaction.files.listed_statistics if columns else None
     if listed is None:
         return keys, None
     return [_of_target(key, column, listed) for key, column in zip(keys, columns, strict=True)], listed
@@ -100,23 +92,23 @@ def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Ran
     return None if low is None or high is None else (low, high)
 
 
-def _is_worth_pruning(statement: ResolvedMerge, transaction: MergeTransaction, settings: Settings) -> bool:
+def _is_worth_pruning(merge: StartedMerge) -> bool:
     """Whether pruning by the source's keys can save more time than it costs.
 
     Planning and compiling the predicates takes as long as reading a few small files. In a partitioned table they also
     prevent conflicts with writers of other partitions, and for an insert-only merge they can avoid the join.
     """
-    if not settings.prune_by_source:
+    if not merge.settings.prune_by_source:
         return False
-    num_files, num_bytes = transaction.files.table_size
-    if num_files > _FEW_FILES or num_bytes >= settings.prune_from_bytes:
+    num_files, num_bytes = merge.transaction.files.table_size
+    if num_files > _FEW_FILES or num_bytes >= merge.settings.prune_from_bytes:
         return True
-    return bool(transaction.partition_columns) or all(each.kind == "not matched" for each in statement.clauses)
+    return bool(merge.transaction.partition_columns) or not merge.target_clauses
 
 
-def keys_separate_files(statement: ResolvedMerge, transaction: MergeTransaction) -> bool:
+def keys_separate_files(merge: StartedMerge) -> bool:
     """Whether the source's keys may leave out files. False if each value is known to be possible in most files."""
-    keys, listed = _keys_and_statistics(statement, transaction, prefix="")
+    keys, listed = _keys_and_statistics(merge)
     return listed is None or any(_separates_files(key, listed) for key in keys)
 
 
@@ -132,23 +124,17 @@ class Search:
     row_predicates: list[Column]
 
 
-def choose_files(
-    statement: ResolvedMerge,
-    transaction: MergeTransaction,
-    keys: Sequence[SourceKey],
-    source: MaterializedSource,
-    settings: Settings,
-) -> Search:
+def choose_files(merge: StartedMerge, keys: Sequence[SourceKey], source: MaterializedSource) -> Search:
     """Choose the files by the clusters of each key, or by its single range if it has no clusters.
 
     Searching for clusters costs a job, which is wasted if one range leaves few files or each value needs most files.
     Choosing twice with Delta's job would cost more, and would make Delta count the files between the clusters as read,
     so the merge would conflict with their writers. Listed files are chosen without a job.
     """
-    statistics = source.statistics
+    statement, files, statistics = merge.statement, merge.transaction.files, source.statistics
     keys = [key for key in keys if key.leaves_files_out(statistics)]
     # Either all keys have a column or none.
-    listed = transaction.files.listed_statistics if any(key.column is not None for key in keys) else None
+    listed = files.listed_statistics if any(key.column is not None for key in keys) else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
         return files_that_may_hold(
@@ -156,8 +142,8 @@ def choose_files(
         )
 
     clusters: dict[str, list[Range]] = {}
-    by_range = transaction.files.table_size[0] if listed is None else len(positions({}))
-    if transaction.files.table_size[0] >= settings.cluster_keys_from and by_range > 1:
+    by_range = files.table_size[0] if listed is None else len(positions({}))
+    if files.table_size[0] >= merge.settings.cluster_keys_from and by_range > 1:
         clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, statistics, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # The files that a sample needs, all rows need.
@@ -175,12 +161,12 @@ def choose_files(
     if listed is not None:
         by_partition = [key for key in keys if key.of_partition]
         predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
-        chosen = transaction.files.listed_at(positions(clusters), predicates)
+        chosen = files.listed_at(positions(clusters), predicates)
         if chosen is not None:
             return Search(chosen, matching)
     is_same = of_rows == clusters and len(rows_too) == len(keys)
     of_files = matching if is_same else row_predicates(statement, keys, statistics, clusters)
-    return Search(candidate_files(statement, transaction, of_files), matching)
+    return Search(candidate_files(merge, of_files), matching)
 
 
 def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Sequence[dict[str, Any]]) -> bool:
@@ -203,12 +189,11 @@ def _separates_files(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
     return files_of_a_value(key.column, key.type, listed) < len(listed) * _LARGEST_SHARE_OF_FILES
 
 
-def _columns_to_compare(
-    statement: ResolvedMerge, transaction: MergeTransaction, keys: Sequence[SourceKey]
-) -> list[str]:
+def _columns_to_compare(merge: StartedMerge, keys: Sequence[SourceKey]) -> list[str]:
     """The physical names of the keys' columns, if only keys choose the files and their types are comparable here."""
     if not all(is_comparable(key.type) for key in keys):
         return []
+    statement = merge.statement
     kinds = {clause.kind for clause in statement.clauses}
     by_more_than_keys = (
         "not matched by source" in kinds
@@ -217,7 +202,7 @@ def _columns_to_compare(
     )
     if by_more_than_keys:
         return []
-    names = [transaction.files.physical_name(key.target_name) for key in keys]
+    names = [merge.transaction.files.physical_name(key.target_name) for key in keys]
     known = [name for name in names if name is not None]
     return known if len(known) == len(keys) else []
 
@@ -237,28 +222,28 @@ def row_predicates(
     return matching + [key.predicate(statistics, clusters.get(key.name)) for key in keys]
 
 
-def candidate_files(statement: ResolvedMerge, transaction: MergeTransaction, matching: Sequence[Column]) -> FileSet:
+def candidate_files(merge: StartedMerge, matching: Sequence[Column]) -> FileSet:
     """The files that :func:`candidate_predicates` leave, or all files without predicates. They count as read.
 
     Delta casts the texts of partition values as the session says, and may fail. Spark reads an invalid text, such as
     the empty text of some writers, as NULL. So a merge must fail on an invalid text only by the predicates by which
     Delta's own MERGE chooses files.
     """
-    predicates = candidate_predicates(statement, matching)
+    files, predicates = merge.transaction.files, candidate_predicates(merge, matching)
     try:
-        return transaction.files.filter(predicates) if predicates else transaction.files.all()
+        return files.filter(predicates) if predicates else files.all()
     except MergeExecutionError as error:
         if error.condition not in _NO_SUCH_VALUE:
             raise
-        if any(clause.kind == "not matched by source" for clause in statement.clauses):
-            return transaction.files.all()  # then Delta's own MERGE reads all files
-        without_keys = statement.target_only_conjuncts
+        if merge.clauses_of("not matched by source"):
+            return files.all()  # then Delta's own MERGE reads all files
+        without_keys = merge.statement.target_only_conjuncts
         if len(matching) == len(without_keys):
             raise
-        return candidate_files(statement, transaction, without_keys)
+        return candidate_files(merge, without_keys)
 
 
-def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -> list[Column]:
+def candidate_predicates(merge: StartedMerge, matching: Sequence[Column]) -> list[Column]:
     """Predicates over the target, all of which are true for every row that the merge must look at.
 
     They choose files by their statistics only. Evaluated for rows, a clause's condition might raise an error for a row
@@ -267,13 +252,12 @@ def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -
     :param matching: the result of :func:`row_predicates`.
     """
     matching = list(matching)
-    clauses = statement.clauses
-    if all(clause.kind == "matched" for clause in clauses):
+    by_source = merge.clauses_of("not matched by source")
+    if not by_source and not merge.insert_clauses:
         # A row matters only if it fulfils the target's part of some clause's condition.
-        parts = statement.target_only_clause_conjuncts
+        parts = merge.statement.target_only_clause_conjuncts
         if all(parts):
             matching.append(reduce(Column.__or__, map(_conjunction, parts)))
-    by_source = [clause for clause in clauses if clause.kind == "not matched by source"]
     if not by_source:
         return matching
     if any(clause.condition is None for clause in by_source):
@@ -282,7 +266,7 @@ def candidate_predicates(statement: ResolvedMerge, matching: Sequence[Column]) -
     # a predicate over partitions alone prevents conflicts with writers of other partitions.
     conditions = [clause.condition for clause in by_source if clause.condition is not None]
     either = reduce(Column.__or__, conditions, _conjunction(matching))
-    return [*statement.conjuncts_of_every_candidate(), either]
+    return [*merge.statement.conjuncts_of_every_candidate(), either]
 
 
 def _conjunction(predicates: Sequence[Column]) -> Column:

@@ -163,7 +163,7 @@ def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
         )
     if not facts.is_source_large:
         return facts
-    return replace(facts, keys_in_any_file=not keys_separate_files(statement, merge.transaction))
+    return replace(facts, keys_in_any_file=not keys_separate_files(merge))
 
 
 def facts_after(facts: Facts, merge: MergeContext) -> Facts:
