@@ -321,12 +321,9 @@ class MergeIntoCommand:
                             check.keep(every, self._kept_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
             with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-                search = choose_files(started, keys, source)
-            candidates = search.candidates
+                candidates, row_predicates = choose_files(started, keys, source)
             _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
-            yield MergeContext(
-                **vars(started), source=source, candidates=candidates, row_predicates=search.row_predicates
-            )
+            yield MergeContext(**vars(started), source=source, candidates=candidates, row_predicates=row_predicates)
         finally:
             source.release()
 

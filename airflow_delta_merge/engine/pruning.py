@@ -9,7 +9,7 @@ file a candidate. A predicate is only used if it provably drops no match; otherw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -112,24 +112,16 @@ def keys_separate_files(merge: StartedMerge) -> bool:
     return listed is None or any(_separates_files(key, listed) for key in keys)
 
 
-@dataclass(frozen=True)
-class Search:
-    """Where to search for matches.
-
-    :param candidates: the files that may hold a row that the merge must read.
-    :param row_predicates: predicates over the target, all of which are true for every row that can match.
-    """
-
-    candidates: FileSet
-    row_predicates: list[Column]
-
-
-def choose_files(merge: StartedMerge, keys: Sequence[SourceKey], source: MaterializedSource) -> Search:
+def choose_files(
+    merge: StartedMerge, keys: Sequence[SourceKey], source: MaterializedSource
+) -> tuple[FileSet, list[Column]]:
     """Choose the files by the clusters of each key, or by its single range if it has no clusters.
 
     Searching for clusters costs a job, which is wasted if one range leaves few files or each value needs most files.
     Choosing twice with Delta's job would cost more, and would make Delta count the files between the clusters as read,
     so the merge would conflict with their writers. Listed files are chosen without a job.
+
+    :return: the files that may hold a row that the merge must read, and :func:`row_predicates`.
     """
     statement, files, statistics = merge.statement, merge.transaction.files, source.statistics
     keys = [key for key in keys if key.leaves_files_out(statistics)]
@@ -163,10 +155,10 @@ def choose_files(merge: StartedMerge, keys: Sequence[SourceKey], source: Materia
         predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
         chosen = files.listed_at(positions(clusters), predicates)
         if chosen is not None:
-            return Search(chosen, matching)
+            return chosen, matching
     is_same = of_rows == clusters and len(rows_too) == len(keys)
     of_files = matching if is_same else row_predicates(statement, keys, statistics, clusters)
-    return Search(candidate_files(merge, of_files), matching)
+    return candidate_files(merge, of_files), matching
 
 
 def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Sequence[dict[str, Any]]) -> bool:
