@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm import Equality
 from airflow_delta_merge.engine.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.trusted_bounds import (
     INTEGER_BITS,
@@ -60,14 +61,9 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class SourceKey:
-    """An equality ``target column = source expression`` (or ``<=>``) that every match fulfils.
+class SourceKey(Equality):
+    """An equality that every match fulfils.
 
-    :param target: the target's column.
-    :param target_name: its name.
-    :param source: the expression over the source, of the same type.
-    :param type: that type, as Spark SQL writes it.
-    :param null_safe: whether two NULLs are equal.
     :param name: prefix of the names of its statistics.
     :param of_partition: whether the table is partitioned by the target's column.
     :param in_utc: whether the session's time zone is UTC.
@@ -77,14 +73,9 @@ class SourceKey:
         and deviation; for whole types with such a range.
     """
 
-    target: Column
-    target_name: str
-    source: Column
-    type: str
-    null_safe: bool
     name: str
-    of_partition: bool = False
-    in_utc: bool = False
+    of_partition: bool
+    in_utc: bool
     column: str | None = None
     within: Range | None = None
     by_clusters: bool = False
@@ -223,20 +214,13 @@ def source_keys(
     :param in_utc: whether the session's time zone is UTC.
     :param prefix: prefix of the statistics' names.
     """
-    keys = []
-    for position, equality in enumerate(statement.equalities):
-        of_partition = equality.target_name in partitioned_by
-        if leaves_files_out(equality.type, of_partition=of_partition):
-            keys.append(
-                SourceKey(
-                    equality.target,
-                    equality.target_name,
-                    equality.source,
-                    equality.type,
-                    equality.null_safe,
-                    f"{prefix}_{position}",
-                    of_partition=of_partition,
-                    in_utc=in_utc,
-                )
-            )
-    return keys
+    keys = (
+        SourceKey(
+            **vars(equality),
+            name=f"{prefix}_{position}",
+            of_partition=equality.target_name in partitioned_by,
+            in_utc=in_utc,
+        )
+        for position, equality in enumerate(statement.equalities)
+    )
+    return [key for key in keys if leaves_files_out(key.type, of_partition=key.of_partition)]
