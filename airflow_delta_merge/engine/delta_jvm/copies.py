@@ -12,12 +12,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-from airflow_delta_merge.engine.delta_jvm.table_metadata import (
-    has_collation,
-    metadata_of,
-    physical_name_of,
-    prefix_length_of,
-)
 from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
 from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile, arrow_version
 
@@ -26,6 +20,12 @@ _COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
     "delta.autoOptimize.autoCompact",
     "spark.databricks.delta.autoCompact.enabled",
 )
+_PREFIX_OF_TABLE, _PREFIX_OF_SESSION = (
+    "delta.dataSkippingStringPrefixLength",
+    "spark.databricks.io.skipping.stringPrefixLength",
+)
+#: Metadata of a schema's field: its name in data files, and the collations of its texts except the binary one.
+_PHYSICAL_NAME, _COLLATIONS = "delta.columnMapping.physicalName", "__COLLATIONS"
 #: Types, as Spark's schemas name them, that Arrow writes exactly as it reads them.
 _TYPES = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "boolean", "binary"}
@@ -105,7 +105,7 @@ def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | No
 
 
 def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
-    metadata = metadata_of(transaction)
+    metadata = _metadata(transaction)
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
         yield "the table is not in a file system of this machine"
     if transaction.newMetadata().isDefined():
@@ -133,7 +133,7 @@ def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration:
         yield "auto compaction is on, and copies make more files"
     if (codec := _codec(gateway, configuration)) not in CODECS:
         yield f"Arrow does not write {codec}"
-    if not gateway.flag("spark.databricks.delta.stats.collect") or prefix_length_of(gateway, configuration) <= 0:
+    if not gateway.flag("spark.databricks.delta.stats.collect") or _prefix_length(gateway, configuration) <= 0:
         yield "statistics are not collected"
     hadoop = transaction.deltaLog().newDeltaHadoopConf()
     if any(hadoop.get(name) is not None for name in _OTHER_FILES):
@@ -142,8 +142,8 @@ def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration:
 
 def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
     """How to copy the files of a table for which :func:`reason_against_copies` is None."""
-    metadata = metadata_of(transaction)
-    configuration, prefix_length = metadata["configuration"], prefix_length_of(gateway, metadata["configuration"])
+    metadata = _metadata(transaction)
+    configuration, prefix_length = metadata["configuration"], _prefix_length(gateway, metadata["configuration"])
     cut = gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg
 
     def cut_above(text: str) -> str | None:
@@ -160,7 +160,7 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
         as_java_writes=as_java_writes,
     )
     fields = json.loads(metadata["schemaString"])["fields"]
-    names = {physical_name_of(each): each["name"] for each in fields}
+    names = {str(each["metadata"].get(_PHYSICAL_NAME, each["name"])): each["name"] for each in fields}
     columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
     may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
     folder = Path(str(transaction.deltaLog().dataPath().toUri().getPath()))
@@ -189,6 +189,17 @@ def _asks_for_compaction(gateway: Gateway, configuration: dict[str, str]) -> boo
     return any(value is not None and value.lower() != "false" for value in asked)
 
 
+def _metadata(transaction: JavaObject) -> dict[str, Any]:
+    """The table's metadata as the transaction sees it, in its log form."""
+    metadata: dict[str, Any] = json.loads(transaction.metadata().json())["metaData"]
+    return metadata
+
+
+def _prefix_length(gateway: Gateway, configuration: dict[str, str]) -> int:
+    """Number of characters of a long text that Delta keeps as a bound."""
+    return int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
+
+
 def _has_arrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None and arrow_version() >= LEAST_ARROW
 
@@ -198,7 +209,7 @@ def _codec(gateway: Gateway, configuration: dict[str, str]) -> str:
 
 
 def _is_copied(field: dict[str, Any]) -> bool:
-    if has_collation(field) or "delta.typeChanges" in field["metadata"]:
+    if _COLLATIONS in field["metadata"] or "delta.typeChanges" in field["metadata"]:
         return False
     return _is_copied_type(field["type"])
 

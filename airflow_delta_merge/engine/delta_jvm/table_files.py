@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
-from airflow_delta_merge.engine.delta_jvm.state_files import files_of, list_state
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
 from airflow_delta_merge.engine.file_statistics import has_readable_statistics, statistics_of
 
@@ -194,3 +194,22 @@ class TableFiles:
     def with_statistics(self) -> JavaObject | None:
         """JVM sequence of files with their statistics, including the chosen ones; None if files are not listed."""
         return self._chosen_of_state if self._listed_files is None else self._listed_files.files
+
+
+def list_state(gateway: Gateway, snapshot: JavaObject) -> list[str]:
+    """Each file's ``add`` action in the state of the log, as JSON, in no particular order, by one small Spark job.
+
+    Delta's ``filterFiles`` plans and compiles a query that parses all statistics of all columns, and returns files
+    without statistics. For a table of a few thousand files, fetching each file's log entry and choosing here is faster.
+
+    :param snapshot: the table's JVM ``Snapshot``.
+    """
+    adds = gateway.wrap(snapshot.stateDF()).filter("add IS NOT NULL")
+    # Delta keeps the state in 50 partitions of a few dozen files each: starting a task for each would dominate.
+    few_parts = adds.coalesce(gateway.default_parallelism)
+    return [row[0] for row in few_parts.select(F.to_json("add")).collect()]
+
+
+def files_of(gateway: Gateway, adds: Iterable[str]) -> JavaObject:
+    """JVM sequence of ``AddFile`` from add actions as JSON, including their statistics."""
+    return gateway.seq_from_json(adds, "org.apache.spark.sql.delta.actions.AddFile")
