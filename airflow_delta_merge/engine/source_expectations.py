@@ -23,7 +23,7 @@ from airflow_delta_merge.engine.delta_jvm import is_of_type
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import SourceExpectationError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -272,7 +272,7 @@ class SourceCheck:
         aside = self.set_aside
         assert aside is not None
         own = [source.row_id, *self._marks]
-        columns = [F.col(f"`{name}`") for name in _quoted(source.frame.drop(*own).columns)]
+        columns = [F.col(quote_identifier(name)) for name in source.frame.drop(*own).columns]
         record = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
         rows = source.frame.filter(aside).select(
             F.lit(None).cast("string").alias("file"),
@@ -299,10 +299,6 @@ class SourceCheck:
 
 def _column(name: str) -> Column:
     return F.col(quote_multipart(parse_multipart(name)))
-
-
-def _quoted(names: Iterable[str]) -> list[str]:
-    return [name.replace("`", "``") for name in names]
 
 
 def _number_of(number: int, what: str) -> str:

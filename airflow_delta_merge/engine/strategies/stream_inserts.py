@@ -64,8 +64,8 @@ class StreamInserts:
         return Preview(reason, spark_plans={"inserted rows": merge.gateway.explained(rows)} if explain else {})
 
     def run(self, merge: StartedMerge, facts: Facts, reason: str) -> Outcome:
-        with merge.recorded("materializeSource"):
-            pass  # Delta records the step even if it does not materialize the source
+        # Delta records the step even if it does not materialize the source.
+        record_operation(merge.gateway, merge.statement, "materializeSource")
         step: MergeStep = "writeInsertsOnlyWhenNoMatchedClauses"
         if not facts.only_inserts:  # into a table without files
             record_operation(merge.gateway, merge.statement, "findTouchedFiles")
