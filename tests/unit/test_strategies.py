@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,7 @@ from airflow_delta_merge.engine.strategies.stream_inserts import FIRST_LOAD, LAR
 
 MB = 1024 * 1024
 #: A table of 100 files of 10 MB with a million rows each.
-BEFORE = Facts(
-    small_merge_bytes=Settings.small_merge_bytes,
-    broadcast_bytes=Settings.broadcast_bytes,
-    one_pass_from_rows=Settings.one_pass_from_rows,
-    cores=2,
-    table_files=100,
-    table_bytes=1000 * MB,
-)
+BEFORE = Facts(cores=2, table_files=100, table_bytes=1000 * MB)
 #: An upsert of a thousand rows that may be in ten of the files.
 UPSERT = replace(
     BEFORE,
@@ -60,7 +54,7 @@ def taken(facts: Facts) -> str:
         pytest.param(
             replace(LARGE_UPSERT, takes_all_by=frozenset({"delete"})), "TwoPhase", id="a large source that deletes"
         ),
-        pytest.param(replace(LARGE_UPSERT, shortcuts=False), "TwoPhase", id="shortcuts are off"),
+        pytest.param(replace(LARGE_UPSERT, settings=Settings(shortcuts=False)), "TwoPhase", id="shortcuts are off"),
         pytest.param(replace(LARGE_UPSERT, limits_changes=True), "TwoPhase", id="a guard limits the changes"),
         pytest.param(replace(LARGE_UPSERT, deletion_vectors=True), "TwoPhase", id="deletion vectors"),
         pytest.param(replace(LARGE_UPSERT, tracks_rows=True), "TwoPhase", id="row tracking"),
@@ -158,10 +152,10 @@ def test_every_merge_whose_source_is_read_ends_with_two_phases() -> None:
         ({"candidate_files": 65}, False),
         ({"candidate_files": 17, "cores": 8}, False),
         ({"has_equality": False}, False),
-        ({"small_merge_bytes": 0}, False),
+        ({"settings": Settings(small_merge_bytes=0)}, False),
     ],
     ids=str,
 )
-def test_a_merge_is_small(changed: dict[str, int], fits: bool) -> None:
+def test_a_merge_is_small(changed: dict[str, Any], fits: bool) -> None:
     largest = replace(SMALL_UPSERT, candidate_bytes=7 * MB, candidate_rows=499_000)
-    assert replace(largest, **changed).is_small is fits  # type: ignore[arg-type]
+    assert replace(largest, **changed).is_small is fits

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeGuards
 from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.pruning import keys_separate_files
+from airflow_delta_merge.engine.settings import Settings
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
@@ -28,10 +29,7 @@ class Facts:
 
     :param has_guards: whether the source or the changes must be checked before the commit.
     :param limits_changes: whether guards must know the changes before anything is written.
-    :param shortcuts: whether the session allows shortcuts.
-    :param small_merge_bytes: maximum size of a small merge.
-    :param broadcast_bytes: maximum size of a broadcast source.
-    :param one_pass_from_rows: minimum source rows per candidate file before all files are expected to be touched.
+    :param settings: the session's settings for the engine's shortcuts.
     :param cores: tasks that run at a time.
     :param inserts: whether there are insert clauses.
     :param only_inserts: whether there are only insert clauses, and several matches of a source row don't matter.
@@ -62,10 +60,7 @@ class Facts:
 
     has_guards: bool = False
     limits_changes: bool = False
-    shortcuts: bool = True
-    small_merge_bytes: int = 0
-    broadcast_bytes: int = 0
-    one_pass_from_rows: int = 1
+    settings: Settings = field(default_factory=Settings)
     cores: int = 1
     inserts: bool = False
     only_inserts: bool = False
@@ -96,7 +91,7 @@ class Facts:
     @property
     def is_small(self) -> bool:
         """Whether one task is enough for candidate files and source, and all their rows may be kept."""
-        return self.fits_one_task(self.small_merge_bytes)
+        return self.fits_one_task(self.settings.small_merge_bytes)
 
     def fits_one_task(self, most_bytes: int) -> bool:
         """Whether candidate files and source are few and small enough for one task to join them.
@@ -117,21 +112,18 @@ class Facts:
     def is_source_large(self) -> bool:
         """Whether the source is sure to be shuffled. It must be whole files: Spark can't size other sources."""
         # With a far larger table, a filter of the source's keys avoids shuffling most of the table.
-        least = max(self.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // TARGET_ROWS_FOR_ONE)
+        least = max(self.settings.broadcast_bytes // _PART_OF_BROADCAST, self.table_bytes // TARGET_ROWS_FOR_ONE)
         return self.has_equality and self.reads_whole_files and self.estimated_source_bytes >= least
 
 
 def facts_before(merge: StartedMerge) -> Facts:
     """What is known before the source is read."""
-    transaction, statement, settings = merge.transaction, merge.statement, merge.settings
+    transaction, statement = merge.transaction, merge.statement
     table_files, table_bytes = transaction.files.table_size
     facts = Facts(
         has_guards=merge.options.guards != MergeGuards(),
         limits_changes=bool(merge.options.guards.fail_if),
-        shortcuts=settings.shortcuts,
-        small_merge_bytes=settings.small_merge_bytes,
-        broadcast_bytes=settings.broadcast_bytes,
-        one_pass_from_rows=max(1, settings.one_pass_from_rows),
+        settings=merge.settings,
         cores=merge.gateway.default_parallelism,
         inserts=bool(merge.insert_clauses),
         only_inserts=merge.only_inserts,
@@ -147,7 +139,7 @@ def facts_before(merge: StartedMerge) -> Facts:
         table_files=table_files,
         table_bytes=table_bytes,
     )
-    may_stream = facts.only_inserts and facts.shortcuts and not facts.has_guards
+    may_stream = facts.only_inserts and facts.settings.shortcuts and not facts.has_guards
     return _with_facts_of_inserts(facts, merge) if may_stream and table_files else facts
 
 
@@ -155,7 +147,7 @@ def _with_facts_of_inserts(facts: Facts, merge: StartedMerge) -> Facts:
     """Add the numbers and sizes that are known without reading the source. Spark plans it to estimate its size."""
     statement = merge.statement
     facts = replace(facts, table_rows=merge.transaction.files.num_listed_rows)
-    if facts.table_bytes > facts.small_merge_bytes:
+    if facts.table_bytes > facts.settings.small_merge_bytes:
         facts = replace(
             facts,
             estimated_source_bytes=statement.estimated_source_bytes,

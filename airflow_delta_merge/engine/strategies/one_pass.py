@@ -71,13 +71,13 @@ class OnePass:
         does one that is broadcast to files which can be copied natively: copying is faster than writing all rows.
         Unless a wrong guess would write little in vain, there must be a source row for every few rows of the files.
         """
-        if not (facts.source_is_read and facts.shortcuts) or facts.limits_changes:
+        if not (facts.source_is_read and facts.settings.shortcuts) or facts.limits_changes:
             return None
         if not (facts.takes_all_by and facts.candidate_rows and facts.source_rows) or facts.update_only_changed:
             return None
         if facts.deletion_vectors or facts.generates_identity or facts.tracks_rows or not facts.has_equality:
             return None
-        meets_all = facts.source_rows >= facts.candidate_files * facts.one_pass_from_rows
+        meets_all = facts.source_rows >= facts.candidate_files * max(1, facts.settings.one_pass_from_rows)
         if facts.is_small:
             return _EXPECTED if facts.candidate_files == 1 or meets_all else None
         if not meets_all:
@@ -119,13 +119,13 @@ def _is_quickly_broadcast(facts: Facts) -> bool:
     return (
         facts.source_is_broadcast
         and not facts.inserts
-        and facts.candidate_bytes <= facts.small_merge_bytes * _TIMES_OF_KEPT
+        and facts.candidate_bytes <= facts.settings.small_merge_bytes * _TIMES_OF_KEPT
         and facts.candidate_rows <= _MOST_ROWS_OF_BROADCAST
     )
 
 
 def _is_moderate(facts: Facts) -> bool:
-    return facts.fits_one_task(facts.small_merge_bytes * _TIMES_OF_KEPT)
+    return facts.fits_one_task(facts.settings.small_merge_bytes * _TIMES_OF_KEPT)
 
 
 def _reason(merge: MergeContext, facts: Facts, num_touched: int) -> str:

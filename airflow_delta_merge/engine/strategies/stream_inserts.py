@@ -42,7 +42,7 @@ class StreamInserts:
     executor = "InsertOnlyMergeExecutor"
 
     def fits(self, facts: Facts) -> str | None:
-        if facts.source_is_read or facts.has_guards or not facts.shortcuts:
+        if facts.source_is_read or facts.has_guards or not facts.settings.shortcuts:
             return None
         if not (facts.only_inserts if facts.table_files else facts.inserts_all):
             return None
@@ -84,9 +84,10 @@ def _is_table_small(facts: Facts) -> bool:
     """
     if facts.table_rows is None or facts.table_rows > MOST_ROWS:
         return False
-    if facts.table_bytes > facts.small_merge_bytes * _TIMES_FOR_LARGE_SOURCE:
+    small_bytes = facts.settings.small_merge_bytes
+    if facts.table_bytes > small_bytes * _TIMES_FOR_LARGE_SOURCE:
         return False
-    return facts.table_bytes <= facts.small_merge_bytes or facts.estimated_source_bytes >= facts.table_bytes
+    return facts.table_bytes <= small_bytes or facts.estimated_source_bytes >= facts.table_bytes
 
 
 def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
