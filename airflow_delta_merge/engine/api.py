@@ -13,7 +13,7 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
-from airflow_delta_merge.engine.config_statement import statements_of
+from airflow_delta_merge.engine.config_statement import statement_of
 from airflow_delta_merge.engine.delta_jvm import Gateway, Progress, raises_merge_errors, without_bare_errors
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
@@ -89,16 +89,16 @@ def _merge(
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     kept_rows = KeptRows(config.target.to_sql(), identity)
-    with statements_of(gateway, config, create=True, allowed=allowed, identity=identity) as statements:
+    with statement_of(gateway, config, kept_rows=kept_rows, allowed=allowed) as (statement, num_bad_rows):
 
         def attempt(number: int) -> MergeResult:
             return MergeIntoCommand(
                 gateway,
-                statements.sql(),
+                statement(),
                 config,
                 once=once,
                 attempt=number,
-                num_bad_rows=statements.num_bad_rows,
+                num_bad_rows=num_bad_rows,
                 kept_rows=kept_rows,
                 allowed=allowed,
                 on_lineage=on_lineage,
@@ -118,10 +118,11 @@ def _merge_by_statement(
     found = gateway.versions
     versions = f"Spark {found.spark} with Delta {found.delta}"
     require_no_guards(config.guards, versions, holds_to_locations=holds_to_locations)
-    merge = BuiltInStatement(gateway.spark, config.target.to_sql(), identity)
-    with statements_of(gateway, config, create=True, identity=identity) as statements:
-        result = until_committed(gateway, lambda attempt: merge.run(statements.sql, attempt), max_commit_attempts)
-        return replace(result, num_bad_rows=statements.num_bad_rows)
+    target = config.target.to_sql()
+    merge = BuiltInStatement(gateway.spark, target, identity)
+    with statement_of(gateway, config, kept_rows=KeptRows(target, identity)) as (statement, num_bad_rows):
+        result = until_committed(gateway, lambda attempt: merge.run(statement, attempt), max_commit_attempts)
+        return replace(result, num_bad_rows=num_bad_rows)
 
 
 @raises_merge_errors
@@ -180,8 +181,6 @@ def plan(
         gateway = Gateway(spark, progress)
         require_tried(gateway.versions)
         allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-        with statements_of(gateway, config, create=False, allowed=allowed) as statements:
-            command = MergeIntoCommand(
-                gateway, statements.sql(), config, num_bad_rows=statements.num_bad_rows, allowed=allowed
-            )
+        with statement_of(gateway, config, allowed=allowed) as (statement, num_bad_rows):
+            command = MergeIntoCommand(gateway, statement(), config, num_bad_rows=num_bad_rows, allowed=allowed)
             return command.plan_merge(explain=explain)

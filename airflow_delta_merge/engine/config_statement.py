@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
@@ -16,35 +15,24 @@ from airflow_delta_merge.engine.guards import require_guards
 from airflow_delta_merge.engine.source_files import source_relation
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.contract.identity import MergeIdentity
-
-
-@dataclass(frozen=True)
-class Statements:
-    """A merge as a statement.
-
-    :param sql: builds the MERGE statement for the table's current schema.
-    :param num_bad_rows: number of bad rows in the source's files that the statement doesn't see.
-    """
-
-    sql: Callable[[], str]
-    num_bad_rows: int = 0
+    from airflow_delta_merge.engine.kept_rows import KeptRows
 
 
 @contextmanager
-def statements_of(
+def statement_of(
     gateway: Gateway,
     config: MergeConfig | MergeStatement,
     *,
-    create: bool,
+    kept_rows: KeptRows | None = None,
     allowed: AllowedLocations | None = None,
-    identity: MergeIdentity | None = None,
-) -> Iterator[Statements]:
+) -> Iterator[tuple[Callable[[], str], int]]:
     """The MERGE statement. It may use a temporary view that exists only inside this context.
 
-    :param create: whether to create a missing target and keep bad rows, if the config says how and where.
+    :param kept_rows: keeps bad rows, if the config says where; None for a dry run, which doesn't create a missing
+        target either.
     :param allowed: the locations that the merge may read and write.
-    :param identity: identifies the merge.
+    :return: a function that builds the statement for the table's current schema; and the number of bad rows in the
+        source's files that the statement doesn't see.
     :raises MergeConfigError: when an expression or query of the config is invalid.
     """
     if allowed is not None:
@@ -52,16 +40,13 @@ def statements_of(
     require_guards(gateway, config.guards)
     if isinstance(config, MergeStatement):
         sql = config.sql
-        yield Statements(lambda: sql)
+        yield lambda: sql, 0
         return
     _check_expressions(gateway, config)
-    with source_relation(gateway, config, identity, keeps_rows=create) as relation:
-        if create and config.create_table is not None:
-            source = config.source.to_sql(relation.sql)
-            create_if_missing(gateway, config.target, config.create_table, source, allowed)
-        yield Statements(
-            lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation.sql), relation.num_bad_rows
-        )
+    with source_relation(gateway, config, kept_rows) as (relation, num_bad_rows):
+        if kept_rows is not None and config.create_table is not None:
+            create_if_missing(gateway, config.target, config.create_table, config.source.to_sql(relation), allowed)
+        yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation), num_bad_rows
 
 
 def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:

@@ -13,7 +13,6 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ from airflow_delta_merge.engine.delta_jvm.errors import merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import jdf
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
-from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
 from airflow_delta_merge.identifiers import quote_identifier
 
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.config.bad_rows import BadRows
-    from airflow_delta_merge.contract.identity import MergeIdentity
     from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.kept_rows import KeptRows
 
 _log = logging.getLogger(__name__)
 
@@ -52,38 +50,26 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class SourceRelation:
-    """How a statement names the source.
-
-    :param sql: a view's name; None where the config's own SQL does.
-    :param num_bad_rows: how many bad rows were left out.
-    """
-
-    sql: str | None = None
-    num_bad_rows: int = 0
-
-
 @contextmanager
 def source_relation(
-    gateway: Gateway, config: MergeConfig, identity: MergeIdentity | None, *, keeps_rows: bool
-) -> Iterator[SourceRelation]:
+    gateway: Gateway, config: MergeConfig, kept_rows: KeptRows | None
+) -> Iterator[tuple[str | None, int]]:
     """A temporary view over the source's rows, where SQL cannot express how to read them.
 
-    :param identity: who merges, by which bad rows are kept once however often the merge is tried.
-    :param keeps_rows: whether bad rows are kept where the source says so, not only counted.
+    :param kept_rows: keeps bad rows where the source says so; None if they are only counted.
+    :return: the view's quoted name, None where the config's own SQL does; and how many bad rows were left out.
     :raises BadRowsError: when there are more bad rows than allowed; also at the end, for those that were met.
     :raises EmptySourceError: when the files hold nothing, not even columns, and the guards want no merge of none.
     """
     source = config.source
     if not source.needs_view:
-        yield SourceRelation()
+        yield None, 0
         return
     if source.jdbc is not None:
         with jdbc_rows(gateway, source.jdbc) as rows, _view(gateway, rows) as view:
-            yield SourceRelation(view)
+            yield view, 0
         return
-    with _with_header_error(), _file_relation(gateway, config, identity, keeps_rows=keeps_rows) as relation:
+    with _with_header_error(), _file_relation(gateway, config, kept_rows) as relation:
         yield relation
 
 
@@ -107,8 +93,8 @@ def _with_header_error() -> Iterator[None]:
 
 @contextmanager
 def _file_relation(
-    gateway: Gateway, config: MergeConfig, identity: MergeIdentity | None, *, keeps_rows: bool
-) -> Iterator[SourceRelation]:
+    gateway: Gateway, config: MergeConfig, kept_rows: KeptRows | None
+) -> Iterator[tuple[str | None, int]]:
     """:func:`source_relation` of files."""
     source = config.source
     reader = gateway.spark.read.format(source.format or "").options(**source.reader_options)
@@ -119,10 +105,10 @@ def _file_relation(
         files = _Files(gateway, config, rule)
         rows = files.good_rows
         if rule.action != "fail":
-            num_bad = files.leave_out(identity if keeps_rows else None, keeps_rows=keeps_rows)
+            num_bad = files.leave_out(kept_rows)
     with _view(gateway, rows) as view:
         try:
-            yield SourceRelation(view, num_bad)
+            yield view, num_bad
         except (MergeExecutionError, PySparkException) as error:
             known = merge_error(error)
             if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
@@ -221,21 +207,18 @@ class _Files:
             F.col("_metadata.file_path").alias("file"), record.alias("record")
         )
 
-    def leave_out(self, identity: MergeIdentity | None, *, keeps_rows: bool) -> int:
+    def leave_out(self, kept_rows: KeptRows | None) -> int:
         """Count the bad rows, look at the bound, and keep the rows where that is asked for; how many there are."""
         bad, rows = self._counts
         if not self._rule.allows(bad, rows):
             self.raise_for_bad_rows(None)
+        path, reason = self._rule.path, _REASONS[self._format]
         if bad:
-            kept = f"kept in {self._rule.path}" if self._rule.path and keeps_rows else "left out"
-            _log.warning("%d of the source's %d rows are bad and %s: %s.", bad, rows, kept, _REASONS[self._format])
-        if bad and keeps_rows and self._rule.path is not None:
-            self._keep(self._rule.path, identity)
+            kept = f"kept in {path}" if path and kept_rows else "left out"
+            _log.warning("%d of the source's %d rows are bad and %s: %s.", bad, rows, kept, reason)
+        if bad and kept_rows and path is not None:
+            kept_rows.keep(self._bad_rows().withColumn("reason", F.lit(reason)), path, "bad_rows")
         return bad
-
-    def _keep(self, path: str, identity: MergeIdentity | None) -> None:
-        rows = self._bad_rows().withColumn("reason", F.lit(_REASONS[self._format]))
-        KeptRows(self._config.target.to_sql(), identity).keep(rows, path, "bad_rows")
 
     def raise_for_bad_rows(self, cause: BaseException | None) -> None:
         """Say how many bad rows there are, and show some in the log.

@@ -195,10 +195,10 @@ def test_a_line_that_is_being_written_is_not_merged(feed: Feed) -> None:
     config = feed.config(path, bad_rows="skip")
     from airflow_delta_merge.engine.delta_jvm import Gateway, Progress
 
-    with source_relation(Gateway(feed.spark, Progress()), config, None, keeps_rows=True) as relation:
+    with source_relation(Gateway(feed.spark, Progress()), config, None) as (relation, _):
         with open(path, "a") as file:
             file.write('{"id": 3, "v')
-        assert [row.id for row in feed.spark.sql(f"SELECT id FROM {relation.sql} ORDER BY 1").collect()] == [1, 2]
+        assert [row.id for row in feed.spark.sql(f"SELECT id FROM {relation} ORDER BY 1").collect()] == [1, 2]
     with pytest.raises(BadRowsError, match="1 of the source's 3 rows"):
         merge(feed.spark, feed.config(path))
 
