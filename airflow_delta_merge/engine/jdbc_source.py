@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from airflow_delta_merge.config.jdbc_access import JdbcAccess
 from airflow_delta_merge.config.jdbc_source import DEFAULT_FETCH_SIZE
-from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
+from airflow_delta_merge.engine.delta_jvm.errors import call, causes_of, throwable_behind
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
 
@@ -122,7 +122,7 @@ def _bounds_of_rows(
 
 def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exception | None:
     """What the database or its driver has to say, in a sentence; None for an error that comes from elsewhere."""
-    causes = list(_causes(throwable_behind(error)))
+    causes = causes_of(throwable_behind(error))
     connection = f"The connection {source.conn_id!r}"
     names = [str(cause.getClass().getName()) for cause in causes]
     if any(_is_missing(cause, access) for cause in causes):
@@ -131,7 +131,7 @@ def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exce
     if not found:
         return None
     cause = found[-1]
-    state, number = str(_call(cause, "getSQLState") or ""), _call(cause, "getErrorCode")
+    state, number = str(call(cause, "getSQLState") or ""), call(cause, "getErrorCode")
     said = access.hidden_in(_message(cause))
     if state[:2] == "28" or number in _LOGIN_NUMBERS:
         return MergeExecutionError(
@@ -168,15 +168,9 @@ def _no_driver(connection: str, access: JdbcAccess) -> str:
     )
 
 
-def _causes(throwable: Any) -> Iterator[Any]:
-    while throwable is not None:
-        yield throwable
-        throwable = throwable.getCause()
-
-
 def _is_of_driver(cause: Any, name: str, access: JdbcAccess) -> bool:
     """Whether a driver of databases has raised this; Delta's metastore may be in one, too, by another driver."""
-    if _call(cause, "getSQLState") is None and not name.startswith("java.sql."):
+    if call(cause, "getSQLState") is None and not name.startswith("java.sql."):
         return False
     vendor = ".".join((access.driver or "").split(".")[:2])
     return name.startswith(("java.sql.", vendor))
@@ -186,10 +180,3 @@ def _message(cause: Any) -> str:
     lines = str(cause.getMessage() or cause.getClass().getName()).strip().splitlines()
     text = re.sub(r"\s+", " ", lines[0]) if lines else ""
     return text if text.endswith(".") else f"{text}."
-
-
-def _call(throwable: Any, method: str) -> Any:
-    try:
-        return getattr(throwable, method)()
-    except Py4JError:  # this throwable has no such method
-        return None

@@ -108,14 +108,12 @@ def java_origin(error: BaseException) -> Any | None:
 
 def from_throwable(throwable: Any) -> MergeExecutionError:
     """Convert a JVM exception to :class:`MergeExecutionError`, for the caller to raise."""
-    causes = [throwable]
-    while (cause := causes[-1].getCause()) is not None:
-        causes.append(cause)
-    conditions = [(_call(cause, "getCondition") or _call(cause, "getErrorClass"), cause) for cause in causes]
+    causes = causes_of(throwable)
+    conditions = [(call(cause, "getCondition") or call(cause, "getErrorClass"), cause) for cause in causes]
     known = [(condition, cause) for condition, cause in conditions if condition is not None]
     decisive = [each for each in known if each[0] not in _WRAPPERS] or known
     condition = decisive[0][0] if decisive else None
-    sql_state = _call(decisive[0][1], "getSqlState") if decisive else None
+    sql_state = call(decisive[0][1], "getSqlState") if decisive else None
     messages = [str(cause.getMessage() or cause.getClass().getName()) for cause in causes]
     message = messages[0] if messages[-1] in messages[0] else f"{messages[0]} Caused by: {messages[-1]}"
     error = MergeExecutionError(message, condition=condition, sql_state=sql_state)
@@ -137,9 +135,18 @@ def throwable_behind(error: BaseException) -> Any | None:
     return None
 
 
-def _call(throwable: Any, method: str) -> str | None:
+def causes_of(throwable: Any | None) -> list[Any]:
+    """A JVM exception and its causes, outermost first."""
+    causes = []
+    while throwable is not None:
+        causes.append(throwable)
+        throwable = throwable.getCause()
+    return causes
+
+
+def call(throwable: Any, method: str) -> Any:
+    """What a method of a JVM exception returns; None if it has no such method."""
     try:
-        value = getattr(throwable, method)()
-    except Py4JError:  # this throwable has no such method
+        return getattr(throwable, method)()
+    except Py4JError:
         return None
-    return None if value is None else str(value)

@@ -77,17 +77,7 @@ def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObj
     empty = gateway.module("scala.collection.immutable.Map").empty()
     no_tags = gateway.module("scala.Predef").Set().empty()
     information = gateway.module("org.apache.spark.sql.execution.SparkPlanInfo").fromSparkPlan(plan)
-    arguments = [
-        number,
-        gateway.none,
-        text,
-        text,
-        plan.toString(),
-        information,
-        _now(),
-        empty,
-        no_tags,
-    ]
+    arguments = [number, gateway.none, text, text, plan.toString(), information, _now(), empty, no_tags]
     started = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")
     return started(*versions.of_execution(gateway, statement.execution, arguments, begins=True))
 

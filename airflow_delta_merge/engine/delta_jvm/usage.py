@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
+from airflow_delta_merge.engine.delta_jvm.errors import causes_of, throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
@@ -96,12 +96,8 @@ def record_source_error(
 def _is_disk_full(gateway: Gateway, error: BaseException) -> bool:
     """Whether Spark reports a full disk, by the same test as Delta's."""
     of_spark = gateway.java_class("org.apache.spark.SparkException")._java_lang_class
-    cause = throwable_behind(error)
-    while cause is not None:
-        if _FULL_DISK in str(cause.getMessage()) and of_spark.isInstance(cause):
-            return True
-        cause = cause.getCause()
-    return False
+    causes = causes_of(throwable_behind(error))
+    return any(_FULL_DISK in str(cause.getMessage()) and of_spark.isInstance(cause) for cause in causes)
 
 
 def _nothing(gateway: Gateway) -> JavaObject:
