@@ -172,21 +172,15 @@ class SourceKey(Equality):
             smallest, largest = max(smallest, -bound), min(largest, bound - 1)
             if smallest > largest:
                 return F.lit(False)
-        return within(self.target, (smallest, largest), self.type)
+        ends = []
+        if smallest is not None:
+            ends.append(self.target >= _literal(smallest, self.type))
+        if largest is not None:
+            ends.append(self.target <= _literal(largest, self.type))
+        return reduce(Column.__and__, ends) if ends else F.lit(True)
 
 
-def within(value: Column, values: OpenRange, type_: str) -> Column:
-    """Whether a value of this type is in a range. The range's ends have the same form as in :class:`SourceKey`."""
-    smallest, largest = values
-    ends = []
-    if smallest is not None:
-        ends.append(value >= literal(smallest, type_))
-    if largest is not None:
-        ends.append(value <= literal(largest, type_))
-    return reduce(Column.__and__, ends) if ends else F.lit(True)
-
-
-def literal(value: Any, type_: str) -> Column:
+def _literal(value: Any, type_: str) -> Column:
     """A literal of the key's type from its form in ranges, where dates and timestamps are exact integers."""
     if type_ == "date":
         return F.date_from_unix_date(F.lit(value))

@@ -126,10 +126,6 @@ class Gateway:
     def some(self, value: JavaObject) -> JavaObject:
         return self.java_class("scala.Some")(value)
 
-    def some_long(self, number: int) -> JavaObject:
-        """A Scala ``Some[Long]``."""
-        return versions.some_long(self, number)
-
     @cached_property
     def versions(self) -> Versions:
         """The session's versions of Spark and Delta."""

@@ -348,7 +348,7 @@ class MergeTransaction:
         :param attempt: number of times the source was materialized.
         """
         gateway, command = self._gateway, self._command
-        committed = gateway.some_long(version) if version is not None else gateway.none
+        committed = versions.some_long(gateway, version) if version is not None else gateway.none
         getattr(command, "attempt_$eq")(attempt)
         statistics = command.collectMergeStats(self._transaction, materialization_reason, committed, self._records)
         command.recordDeltaEvent(

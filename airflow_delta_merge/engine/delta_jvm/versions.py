@@ -140,13 +140,8 @@ def session_class(gateway: Gateway) -> str:
 def column(gateway: Gateway, expression: Any) -> Column:
     """A resolved expression as a Column."""
     if gateway.versions.spark_minor < (4, 0):
-        return python_column(gateway.java_class("org.apache.spark.sql.Column")(expression))
-    return python_column(gateway.module(_with_jvm(gateway, "ExpressionUtils")).column(expression))
-
-
-def python_column(java_column: Any) -> Column:
-    """A JVM column as PySpark's."""
-    return ClassicColumn(java_column)
+        return ClassicColumn(gateway.java_class("org.apache.spark.sql.Column")(expression))
+    return ClassicColumn(gateway.module(_with_jvm(gateway, "ExpressionUtils")).column(expression))
 
 
 def expression(gateway: Gateway, java_column: Any) -> Any:
