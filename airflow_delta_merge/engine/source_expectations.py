@@ -80,17 +80,18 @@ class SourceCheck:
         columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that identify a row.
         self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0].lower() in columns]
-        self._rules = list(self._row_rules())
+        self._row_rules = list(self._rules_of_rows())
+        self._unique_rule = self._rule_of_shared_keys()
+        self._rules = [*self._row_rules, *filter(None, [self._unique_rule])]
         marks = [each.on_failure for each in self._rules]
         self._is_marking = expected.sets_aside or bool(expected.conditions) or any(each != "fail" for each in marks)
-        self._sets_unique_aside = bool(expected.unique) and expected.unique_on_failure == "set_aside"
         #: The source's columns that the check looks at, beside those that the merge needs.
         self.columns: list[Column] = [_column(name) for name in dict.fromkeys((*expected.unique, *expected.not_null))]
         self.columns += [F.expr(each.condition) for each in expected.conditions]
         if expected.sample == "rows" or expected.sets_aside:
             self.columns = [F.col("*")]
 
-    def _row_rules(self) -> Iterator[_Rule]:
+    def _rules_of_rows(self) -> Iterator[_Rule]:
         expected = self._expected
         if expected.not_null:
             is_null = reduce(operator.or_, (_column(name).isNull() for name in expected.not_null))
@@ -98,6 +99,17 @@ class SourceCheck:
         for position, each in enumerate(expected.conditions):
             broken = ~F.coalesce(F.expr(each.condition), F.lit(True))
             yield _Rule(each.name, broken, each.on_failure, f"{self._prefix}breaks_{position}")
+
+    def _rule_of_shared_keys(self) -> _Rule | None:
+        """Sets rows aside that share their key with others, of those that the marks of other rules don't set aside."""
+        if not self._expected.unique or self._expected.unique_on_failure != "set_aside":
+            return None
+        keys = [_column(name) for name in self._expected.unique]
+        counts = reduce(operator.and_, (key.isNotNull() for key in keys))
+        if (aside := _set_aside_by(self._row_rules)) is not None:
+            counts &= ~aside
+        shared = F.count(F.when(counts, F.lit(1))).over(Window.partitionBy(*keys)) > 1
+        return _Rule("unique", counts & shared, "set_aside", f"{self._prefix}breaks_unique")
 
     # Before the source is read
 
@@ -129,39 +141,19 @@ class SourceCheck:
         """The source's rows with columns that say which expectations each breaks, where that decides on single rows."""
         if not self._is_marking:
             return source
-        rows = source.select("*", *[rule.broken.alias(rule.mark) for rule in self._rules])
-        if not self._sets_unique_aside:
-            return rows
-        keys = [_column(name) for name in self._expected.unique]
-        counts = reduce(operator.and_, (key.isNotNull() for key in keys))
-        if (aside := self._set_aside_by_rules()) is not None:
-            counts &= ~aside
-        shared = F.count(F.when(counts, F.lit(1))).over(Window.partitionBy(*keys)) > 1
-        return rows.select("*", (counts & shared).alias(self._unique_mark))
-
-    @property
-    def _unique_mark(self) -> str:
-        return f"{self._prefix}breaks_unique"
-
-    def _set_aside_by_rules(self) -> Column | None:
-        marks = [F.col(rule.mark) for rule in self._rules if rule.on_failure == "set_aside"]
-        return reduce(operator.or_, marks) if marks else None
+        rows = source.select("*", *[rule.broken.alias(rule.mark) for rule in self._row_rules])
+        unique = self._unique_rule
+        return rows if unique is None else rows.select("*", unique.broken.alias(unique.mark))
 
     @property
     def set_aside(self) -> Column | None:
         """Whether a row of :meth:`marked` is left out of the merge; None if none is."""
-        by_rules = self._set_aside_by_rules()
-        if not self._sets_unique_aside:
-            return by_rules
-        mark = F.col(self._unique_mark)
-        return mark if by_rules is None else by_rules | mark
+        return _set_aside_by(self._rules)
 
     def statistics(self) -> list[Column]:
         """Aggregates to compute while the source is read, of :meth:`marked` rows: how many break what."""
         counts = {f"{self._prefix}{n}": _column(name).isNull() for n, name in enumerate(self._expected.not_null)}
         counts |= {rule.mark: F.col(rule.mark) if self._is_marking else rule.broken for rule in self._rules}
-        if self._sets_unique_aside:
-            counts[self._unique_mark] = F.col(self._unique_mark)
         if (aside := self.set_aside) is not None:
             counts[f"{self._prefix}aside"] = aside
         return [F.count_if(broken).alias(name) for name, broken in counts.items()]
@@ -185,7 +177,7 @@ class SourceCheck:
 
     @property
     def _marks(self) -> list[str]:
-        return [*(rule.mark for rule in self._rules), self._unique_mark]
+        return [rule.mark for rule in self._rules]
 
     def check_rows(self, source: MaterializedSource, left: MaterializedSource, *, fails: bool = True) -> dict[str, int]:
         """Look at the rows, and count for each expectation those that break it.
@@ -197,7 +189,7 @@ class SourceCheck:
         """
         counts = {rule.name: int(source.statistics[rule.mark]) for rule in self._rules}
         found = [text for rule in self._rules for text in self._failures_of(rule, source, fails)]
-        if self._expected.unique:
+        if self._expected.unique and self._unique_rule is None:
             counts["unique"], of_unique = self._duplicates(source, left, fails)
             found += of_unique
         if found and fails:
@@ -215,14 +207,10 @@ class SourceCheck:
         if is_failure and rule.name == "not_null":
             return self._nulls(source, rows.drop(*self._marks))
         if not is_failure:
-            self._warn(rule.name, number, source.num_rows, rule.on_failure)
+            _warn(rule.name, number, source.num_rows, rule.on_failure)
         if rule.on_failure != "set_aside":
             self._show(f"rows that break {rule.name}", rows.filter(F.col(rule.mark)).drop(*self._marks))
         return [f"{rule.name} is broken by {_number_of(number, 'row')}"] if is_failure else []
-
-    def _warn(self, name: str, number: int, of: int, on_failure: str) -> None:
-        what = _ACTIONS[on_failure]
-        _log.warning("%d of the source's %d rows break %s and are %s.", number, of, name, what)
 
     def _nulls(self, source: MaterializedSource, rows: DataFrame) -> list[str]:
         counts = [int(source.statistics[f"{self._prefix}{n}"]) for n in range(len(self._expected.not_null))]
@@ -234,10 +222,6 @@ class SourceCheck:
     def _duplicates(self, source: MaterializedSource, left: MaterializedSource, fails: bool) -> tuple[int, list[str]]:
         """How many rows aren't unique among those that are left, and what makes the merge fail."""
         on_failure = self._expected.unique_on_failure
-        if on_failure == "set_aside":
-            if number := int(source.statistics[self._unique_mark]):
-                self._warn("unique", number, source.num_rows, on_failure)
-            return number, []
         rows = left.frame.drop(source.row_id)
         columns = [_column(name) for name in self._expected.unique]
         keys = [f"{self._prefix}key_{position}" for position in range(len(columns))]
@@ -251,7 +235,7 @@ class SourceCheck:
         if not num_keys:
             return 0, []
         if on_failure == "warn":
-            self._warn("unique", num_rows, source.num_rows, on_failure)
+            _warn("unique", num_rows, source.num_rows, on_failure)
         names = ", ".join(self._expected.unique)
         if self._expected.sample == "rows":
             some = F.broadcast(shared.limit(SAMPLE_SIZE))
@@ -267,8 +251,6 @@ class SourceCheck:
         if (path := self._expected.failed_rows_path) is None or not self.num_set_aside(source):
             return
         reasons = [F.when(F.col(rule.mark), F.lit(rule.name)) for rule in self._rules]
-        if self._sets_unique_aside:
-            reasons.append(F.when(F.col(self._unique_mark), F.lit("unique")))
         aside = self.set_aside
         assert aside is not None
         own = [source.row_id, *self._marks]
@@ -295,6 +277,17 @@ class SourceCheck:
         texts = texts.select(*[_text(texts[name]) for name in texts.columns])
         for row in texts.limit(SAMPLE_SIZE).collect():
             _log.warning("  %s", json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
+
+
+def _set_aside_by(rules: Iterable[_Rule]) -> Column | None:
+    """Whether one of the rules sets a marked row aside; None if none does."""
+    marks = [F.col(rule.mark) for rule in rules if rule.on_failure == "set_aside"]
+    return reduce(operator.or_, marks) if marks else None
+
+
+def _warn(name: str, number: int, of: int, on_failure: str) -> None:
+    what = _ACTIONS[on_failure]
+    _log.warning("%d of the source's %d rows break %s and are %s.", number, of, name, what)
 
 
 def _column(name: str) -> Column:
