@@ -40,9 +40,9 @@ class MatchCounts:
     clauses: tuple[int, ...]
 
     @classmethod
-    def of(cls, values: dict[str, Any], clauses: int) -> MatchCounts:
+    def of(cls, merge: MergeContext, values: dict[str, Any]) -> MatchCounts:
         """From the values of :func:`match_counts`."""
-        return cls(values["pairs"], values["matched_rows"], rows_of_clause(values, clauses))
+        return cls(values["pairs"], values["matched_rows"], rows_of_clause(merge, values))
 
 
 def clause_counts(merge: MergeContext, clause: Column) -> list[Column]:
@@ -54,9 +54,9 @@ def clause_counts(merge: MergeContext, clause: Column) -> list[Column]:
     return [F.count_if(clause == F.lit(n)).alias(f"clause_{n}") for n in numbers]
 
 
-def rows_of_clause(values: dict[str, Any], clauses: int) -> tuple[int, ...]:
+def rows_of_clause(merge: MergeContext, values: dict[str, Any]) -> tuple[int, ...]:
     """Rows that each clause takes, in the order of the clauses' numbers, from the values of :func:`clause_counts`."""
-    return tuple(values[f"clause_{n}"] for n in range(1, clauses + 1))
+    return tuple(values[f"clause_{n}"] for n in range(1, len(merge.target_clauses) + 1))
 
 
 def match_counts(merge: MergeContext, matched: Column, number: Column, clause: Column) -> list[Column]:
@@ -67,11 +67,7 @@ def match_counts(merge: MergeContext, matched: Column, number: Column, clause: C
     :param clause: the number of the clause that takes it.
     """
     distinct = merge.gateway.distinct_count(F.when(matched, number))
-    return [
-        F.count_if(matched).alias("pairs"),
-        distinct.alias("matched_rows"),
-        *clause_counts(merge, clause),
-    ]
+    return [F.count_if(matched).alias("pairs"), distinct.alias("matched_rows"), *clause_counts(merge, clause)]
 
 
 def positions_in(
@@ -151,15 +147,9 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
 
 def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], list[MatchCounts]]:
     """The encoded paths of the files in which a clause takes a row, and what each task found."""
-    number = F.col("row_number")
-    counts = match_counts(
-        merge,
-        F.col(merge.names.matched_row_id).isNotNull(),
-        number.bitwiseAND((1 << _ROW_BITS) - 1),
-        F.col("clause"),
-    )
+    number, is_matched = F.col("row_number"), F.col(merge.names.matched_row_id).isNotNull()
+    counts = match_counts(merge, is_matched, number.bitwiseAND((1 << _ROW_BITS) - 1), F.col("clause"))
     paths = F.collect_set("path").alias("paths")
     rows = matches.groupBy(F.shiftright(number, _ROW_BITS)).agg(paths, *counts).collect()
-    clauses = len(merge.target_clauses)
     touched = {path for row in rows for path in row["paths"]}
-    return sorted(touched), [MatchCounts.of(row.asDict(), clauses) for row in rows]
+    return sorted(touched), [MatchCounts.of(merge, row.asDict()) for row in rows]

@@ -96,15 +96,11 @@ class CopyTerms:
         }
 
 
-def reason_against_copies(gateway: Gateway, transaction: JavaObject) -> str | None:
-    """Why Spark must write the table's data files; None if Arrow can copy them.
+def reasons_against_copies(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
+    """Why Spark must write the table's data files; nothing if Arrow can copy them.
 
     :param transaction: Delta's transaction, which has written nothing yet.
     """
-    return next(_reasons(gateway, transaction), None)
-
-
-def _reasons(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
     metadata = _metadata(transaction)
     if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
         yield "the table is not in a file system of this machine"
@@ -141,7 +137,7 @@ def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration:
 
 
 def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
-    """How to copy the files of a table for which :func:`reason_against_copies` is None."""
+    """How to copy the files of a table for which :func:`reasons_against_copies` has none."""
     metadata = _metadata(transaction)
     configuration, prefix_length = metadata["configuration"], _prefix_length(gateway, metadata["configuration"])
     cut = gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg

@@ -25,7 +25,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
     session_user_metadata,
     user_metadata_backwards,
 )
-from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, reason_against_copies, terms_of_copies
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, reasons_against_copies, terms_of_copies
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
@@ -212,7 +212,7 @@ class MergeTransaction:
             return "a column named _metadata hides the rows' positions"
         if self.optimizes_write:
             return "Delta's optimized write arranges the files"
-        return reason_against_copies(self._gateway, self._transaction)
+        return next(reasons_against_copies(self._gateway, self._transaction), None)
 
     @cached_property
     def copy_terms(self) -> CopyTerms:

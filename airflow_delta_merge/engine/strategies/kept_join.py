@@ -96,7 +96,7 @@ def join_and_keep(merge: MergeContext) -> KeptJoin:
     return KeptJoin(
         frame=frame,
         tracking=tracking,
-        totals=MatchCounts.of(totals, len(merge.target_clauses)),
+        totals=MatchCounts.of(merge, totals),
         paths=sorted(filter(None, totals["paths"].split("\n"))),
         names=names,
         rdd=merge.gateway.checkpoint_rdd(frame),

@@ -164,7 +164,7 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None
     found, written = values(), merge.transaction.written_files(actions)
-    taken = rows_of_clause(found, len(merge.target_clauses))
+    taken = rows_of_clause(merge, found)
     if _is_as_expected(merge, found, taken, written.added):
         return WrittenAtOnce(written, taken, found["inserted_rows"])
     merge.transaction.discard(actions)
