@@ -131,7 +131,7 @@ class MergeContext(StartedMerge):
         A merge that only inserts touches none, and need not look at the table for that.
         """
         is_much = self.candidates.num_bytes >= self.settings.copy_files_from_bytes
-        return is_much and bool(self.target_clauses) and self.transaction.reason_against_copies is None
+        return is_much and bool(self.target_clauses) and self.transaction.may_copy_files
 
     @property
     def needs_positions(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,48 +95,46 @@ class CopyTerms:
         }
 
 
-def reasons_against_copies(gateway: Gateway, transaction: JavaObject) -> Iterator[str]:
-    """Why Spark must write the table's data files; nothing if Arrow can copy them.
+def are_files_copied(gateway: Gateway, transaction: JavaObject) -> bool:
+    """Whether Arrow can copy the table's data files; else Spark must write them.
 
     :param transaction: Delta's transaction, which has written nothing yet.
     """
     metadata = _metadata(transaction)
-    if str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") != "file":
-        yield "the table is not in a file system of this machine"
-    if transaction.newMetadata().isDefined():
-        yield "the merge changes the table's schema"
-    yield from _reasons_of_table(metadata)
-    yield from _reasons_of_writer(gateway, transaction, metadata["configuration"])
-    if not _has_arrow():  # which imports it
-        yield f"pyarrow {LEAST_ARROW} or later is not installed"
+    is_on_this_machine = str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") == "file"
+    return (
+        is_on_this_machine
+        and not transaction.newMetadata().isDefined()  # the merge doesn't change the table's schema
+        and _is_copied_table(metadata)
+        and _is_copied_from_writer(gateway, transaction, metadata["configuration"])
+        and _has_arrow()  # which imports it
+    )
 
 
-def _reasons_of_table(metadata: dict[str, Any]) -> Iterator[str]:
+def _is_copied_table(metadata: dict[str, Any]) -> bool:
     configuration = metadata["configuration"]
-    if configuration.get("delta.columnMapping.mode") == "id":
-        yield "column mapping is by id"
-    if any(configuration.get(name, "false").lower() == "true" for name in _OTHER_WRITERS):
-        yield "the table's properties require files that only Spark writes"
-    if configuration.get("delta.universalFormat.enabledFormats"):
-        yield "Iceberg or Hudi clients read the table, too"
-    if not all(map(_is_copied, json.loads(metadata["schemaString"])["fields"])):
-        yield "it has columns of types that Arrow may write differently"
+    return (
+        configuration.get("delta.columnMapping.mode") != "id"
+        and all(configuration.get(name, "false").lower() != "true" for name in _OTHER_WRITERS)
+        and not configuration.get("delta.universalFormat.enabledFormats")  # Iceberg or Hudi clients read it, too
+        and all(map(_is_copied, json.loads(metadata["schemaString"])["fields"]))
+    )
 
 
-def _reasons_of_writer(gateway: Gateway, transaction: JavaObject, configuration: dict[str, str]) -> Iterator[str]:
-    if _asks_for_compaction(gateway, configuration):
-        yield "auto compaction is on, and copies make more files"
-    if (codec := _codec(gateway, configuration)) not in CODECS:
-        yield f"Arrow does not write {codec}"
-    if not gateway.flag("spark.databricks.delta.stats.collect") or _prefix_length(gateway, configuration) <= 0:
-        yield "statistics are not collected"
+def _is_copied_from_writer(gateway: Gateway, transaction: JavaObject, configuration: dict[str, str]) -> bool:
+    """Whether the settings of Delta's and Parquet's writers make files as Arrow does."""
     hadoop = transaction.deltaLog().newDeltaHadoopConf()
-    if any(hadoop.get(name) is not None for name in _OTHER_FILES):
-        yield "Parquet encryption or Bloom filters are configured"
+    return (
+        not _asks_for_compaction(gateway, configuration)  # copies make more files
+        and _codec(gateway, configuration) in CODECS
+        and gateway.flag("spark.databricks.delta.stats.collect")
+        and _prefix_length(gateway, configuration) > 0
+        and all(hadoop.get(name) is None for name in _OTHER_FILES)
+    )
 
 
 def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
-    """How to copy the files of a table for which :func:`reasons_against_copies` has none."""
+    """How to copy the files of a table for which :func:`are_files_copied` is true."""
     metadata = _metadata(transaction)
     configuration, prefix_length = metadata["configuration"], _prefix_length(gateway, metadata["configuration"])
     cut = gateway.delta("stats.StatisticsCollection").truncateMaxStringAgg

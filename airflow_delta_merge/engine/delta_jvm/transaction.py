@@ -25,7 +25,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
     session_user_metadata,
     user_metadata_backwards,
 )
-from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, reasons_against_copies, terms_of_copies
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, are_files_copied, terms_of_copies
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
@@ -202,17 +202,13 @@ class MergeTransaction:
         return written
 
     @cached_property
-    def reason_against_copies(self) -> str | None:
-        """Why only Spark can rewrite files that lose rows; None if Arrow can copy them."""
-        if self.writes_deletion_vectors:
-            return "rows are marked by deletion vectors"
-        if self.target.tracks_rows:
-            return "the table has row tracking"
-        if not self.target.has_stable_positions:
-            return "a column named _metadata hides the rows' positions"
-        if self.optimizes_write:
-            return "Delta's optimized write arranges the files"
-        return next(reasons_against_copies(self._gateway, self._transaction), None)
+    def may_copy_files(self) -> bool:
+        """Whether Arrow can copy files that lose rows; else only Spark can rewrite them."""
+        return (
+            not (self.writes_deletion_vectors or self.target.tracks_rows or self.optimizes_write)
+            and self.target.has_stable_positions  # by which it finds the rows
+            and are_files_copied(self._gateway, self._transaction)
+        )
 
     @cached_property
     def copy_terms(self) -> CopyTerms:
