@@ -15,6 +15,14 @@ def quote_multipart(parts: tuple[str, ...]) -> str:
     return ".".join(quote_identifier(part) for part in parts)
 
 
+def quote_name(name: str) -> str:
+    """Quote each part of a name: ``db.my table`` becomes `` `db`.`my table` ``.
+
+    :raises MergeConfigError: as :func:`parse_multipart`.
+    """
+    return quote_multipart(parse_multipart(name))
+
+
 def quote_text(text: str) -> str:
     """A string literal of Spark SQL: ``it's`` becomes ``'it\\'s'``."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from airflow_delta_merge.config.checks import check_keys, column_names, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -120,7 +120,7 @@ class MergeClause:
         return f"{when}{condition} THEN {self._action_sql()}"
 
     def _action_sql(self) -> str:
-        columns = [quote_multipart(parse_multipart(column)) for column, _ in self.values]
+        columns = [quote_name(column) for column, _ in self.values]
         match self.action:
             case ClauseAction.DELETE:
                 return "DELETE"
@@ -138,7 +138,7 @@ class MergeClause:
 
     def _except_sql(self) -> str:
         # Only for display: Spark has no such syntax, and the engine expands the star when it knows the columns.
-        names = ", ".join(quote_multipart(parse_multipart(column)) for column in self.except_columns)
+        names = ", ".join(quote_name(column) for column in self.except_columns)
         return f" EXCEPT ({names})" if names else ""
 
     def to_dict(self) -> dict[str, Any]:

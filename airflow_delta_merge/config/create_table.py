@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, column_names, option_text, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, quote_text
+from airflow_delta_merge.identifiers import quote_name, quote_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class CreateTable:
         lines = [f"CREATE TABLE IF NOT EXISTS {target} ({columns})", "USING delta"]
         for clause, names in (("PARTITIONED BY", self.partitioned_by), ("CLUSTER BY", self.cluster_by)):
             if names:
-                lines.append(f"{clause} ({', '.join(quote_multipart(parse_multipart(name)) for name in names)})")
+                lines.append(f"{clause} ({', '.join(quote_name(name) for name in names)})")
         if self.properties:
             pairs = ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in self.properties)
             lines.append(f"TBLPROPERTIES ({pairs})")

@@ -16,7 +16,7 @@ from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.config.relations import MergeSource, MergeTarget
 from airflow_delta_merge.config.source_dedupe import SourceDedupe
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_text
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name, quote_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class MergeConfig(MergeOptions):
             return self.on
         target, source = quote_identifier(self.target_alias), quote_identifier(self.source_alias)
         equals = "<=>" if self.null_safe else "="
-        keys = [quote_multipart(parse_multipart(key)) for key in self.on]
+        keys = [quote_name(key) for key in self.on]
         return " AND ".join(f"{target}.{key} {equals} {source}.{key}" for key in keys)
 
     def to_sql(self, *, source_relation: str | None = None) -> str:
@@ -150,7 +150,7 @@ class MergeConfig(MergeOptions):
         """A source of which reading a row with a NULL key raises an error."""
         if self.null_safe:
             return source
-        keys = [quote_multipart(parse_multipart(key)) for key in self.on]
+        keys = [quote_name(key) for key in self.on]
         message = quote_text(f"A row of the source has a NULL in {', '.join(self.on)}, and null_keys is fail.")
         has_keys = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         return f"(\nSELECT * FROM {source} WHERE assert_true({has_keys}, {message}) IS NULL\n)"

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_delta_merge.config.checks import check_keys, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, quote_text
+from airflow_delta_merge.identifiers import parse_multipart, quote_name, quote_text
 
 _COLUMN_TYPES = ("timestamp", "timestamp_ntz", "date", "string")
 _WHOLE_DAYS = ("date", "string")
@@ -94,11 +94,11 @@ class MergeWindow:
         if self.date_column is None:
             return span
         last = (self._local("end") - timedelta(microseconds=1)).date()
-        name = f"{alias}.{quote_multipart(parse_multipart(self.date_column))}"
+        name = f"{alias}.{quote_name(self.date_column)}"
         return f"{name} >= {_date(self._local('start').date())} AND {name} <= {_date(last)} AND {span}"
 
     def _span(self, column: str, prefix: str = "") -> str:
-        name = f"{prefix}{quote_multipart(parse_multipart(column))}"
+        name = f"{prefix}{quote_name(column)}"
         return f"{name} >= {self._literal('start')} AND {name} < {self._literal('end')}"
 
     def _literal(self, which: str) -> str:

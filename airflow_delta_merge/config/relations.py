@@ -11,7 +11,7 @@ from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_p
 from airflow_delta_merge.config.checks import check_keys, option_text, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MergeTarget:
         if self.path is not None:
             return f"delta.{quote_identifier(self.path)}"
         assert self.table is not None
-        return quote_multipart(parse_multipart(self.table))
+        return quote_name(self.table)
 
     def to_dict(self) -> dict[str, Any]:
         return {"path": self.path} if self.path is not None else {"table": self.table}
@@ -249,7 +249,7 @@ class MergeSource:
         if self.query is not None:
             return f"(\n{self.query}\n)"
         if self.table is not None:
-            return quote_multipart(parse_multipart(self.table))
+            return quote_name(self.table)
         if self.jdbc is not None:
             read = (self.jdbc.table or self.jdbc.query or "").replace("*/", "* /")
             return f"{JDBC}.{quote_identifier(self.jdbc.conn_id)} /* {read} */"

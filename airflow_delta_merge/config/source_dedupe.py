@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, column_names
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart, quote_text
+from airflow_delta_merge.identifiers import quote_name, quote_text
 
 _RANK = "`_source_dedupe_rank_`"
 _TIES = "`_source_dedupe_ties_`"
@@ -50,8 +50,8 @@ class SourceDedupe:
 
         Without ``null_safe``, rows with a NULL key match nothing, so they have no duplicates.
         """
-        quoted = [quote_multipart(parse_multipart(key)) for key in keys]
-        latest = ", ".join(f"{quote_multipart(parse_multipart(column))} DESC NULLS LAST" for column in self.latest_by)
+        quoted = [quote_name(key) for key in keys]
+        latest = ", ".join(f"{quote_name(column)} DESC NULLS LAST" for column in self.latest_by)
         rank = "rank" if self.on_ties == "fail" else "row_number"
         no_key = "" if null_safe else "".join(f" OR {key} IS NULL" for key in quoted)
         ranked = (

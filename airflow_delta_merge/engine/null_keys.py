@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.config import MergeConfig
 from airflow_delta_merge.exceptions import NullKeysError
-from airflow_delta_merge.identifiers import parse_multipart, quote_multipart
+from airflow_delta_merge.identifiers import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -82,7 +82,7 @@ class NullKeys:
             raise NullKeysError(f"{_MET} key. {self._advice()}") from error
 
     def _is_null(self) -> Column:
-        columns = [F.col(quote_multipart(parse_multipart(key))).isNull() for key in self.keys]
+        columns = [F.col(quote_name(key)).isNull() for key in self.keys]
         return reduce(operator.or_, columns)
 
     def _advice(self) -> str:

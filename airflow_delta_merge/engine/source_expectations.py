@@ -23,7 +23,7 @@ from airflow_delta_merge.engine.delta_jvm import is_of_type
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import SourceExpectationError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -291,7 +291,7 @@ def _warn(name: str, number: int, of: int, on_failure: str) -> None:
 
 
 def _column(name: str) -> Column:
-    return F.col(quote_multipart(parse_multipart(name)))
+    return F.col(quote_name(name))
 
 
 def _number_of(number: int, what: str) -> str:
