@@ -46,6 +46,12 @@ def option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def option_pairs(options: Any) -> tuple[tuple[str, str], ...]:
+    """Options or properties, given as a dict or as pairs, as sorted pairs of texts."""
+    pairs = options.items() if isinstance(options, Mapping) else options
+    return tuple(sorted((str(name), option_text(value)) for name, value in pairs))
+
+
 def check_keys(
     data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> None:

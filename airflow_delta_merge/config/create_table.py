@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, column_names, option_text, require_text
+from airflow_delta_merge.config.checks import check_keys, column_names, option_pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_name, quote_text
 
@@ -34,8 +34,7 @@ class CreateTable:
             object.__setattr__(self, name, column_names(getattr(self, name), f"create_table's {name}"))
         if self.partitioned_by and self.cluster_by:
             raise MergeConfigError("create_table has both partitioned_by and cluster_by. Remove one of the two.")
-        properties = self.properties.items() if isinstance(self.properties, Mapping) else self.properties
-        object.__setattr__(self, "properties", tuple(sorted((str(k), option_text(v)) for k, v in properties)))
+        object.__setattr__(self, "properties", option_pairs(self.properties))
 
     @classmethod
     def of(cls, value: CreateTable | bool | Mapping[str, Any]) -> CreateTable | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, option_text, require_text
+from airflow_delta_merge.config.checks import check_keys, option_pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: The format of a source that is read over JDBC.
@@ -69,8 +69,7 @@ class JdbcSource:
             object.__setattr__(self, "query", require_text(self.query, "a JDBC source's query").strip().rstrip(";"))
         elif not _NAME.fullmatch(require_text(self.table, "a JDBC source's table")):
             raise MergeConfigError(f"table is {self.table!r}, which is not a table's name: use query for a statement.")
-        options = self.options.items() if isinstance(self.options, Mapping) else self.options
-        object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
+        object.__setattr__(self, "options", option_pairs(self.options))
         self._refuse_options()
         for name in ("num_partitions", "fetch_size"):
             object.__setattr__(self, name, _whole_number(name, getattr(self, name)))

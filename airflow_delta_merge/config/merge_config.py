@@ -190,13 +190,7 @@ class MergeConfig(MergeOptions):
         optional = tuple(each.name for each in fields(cls) if each.name not in required)
         check_keys(data, "config", required=required, optional=("version", *optional))
         check_version(data)
-        return cls(
-            target=MergeTarget.of(data["target"]),
-            source=MergeSource.of(data["source"]),
-            on=data["on"],
-            clauses=data["clauses"],
-            **{key: data[key] for key in optional if key in data},
-        )
+        return cls(**{key: value for key, value in data.items() if key != "version"})
 
 
 def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
-from airflow_delta_merge.config.checks import check_keys, option_text, require_text
+from airflow_delta_merge.config.checks import check_keys, option_pairs, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
@@ -113,8 +113,7 @@ class MergeSource:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(self.paths))
-        options = self.options.items() if isinstance(self.options, Mapping) else self.options
-        object.__setattr__(self, "options", tuple(sorted((str(k), option_text(v)) for k, v in options)))
+        object.__setattr__(self, "options", option_pairs(self.options))
         given = [self.query is not None, self.table is not None, bool(self.paths), self.jdbc is not None]
         if sum(given) != 1:
             raise MergeConfigError(
