@@ -12,16 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
-from airflow_delta_merge.engine.delta_jvm import (
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.reads import (
     FILE_FORMATS,
-    Gateway,
-    JavaObject,
-    ResolvedMerge,
     locations_of,
     locations_of_merge,
     qualified,
     reads_of_text,
 )
+from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.exceptions import MergeConfigError
 
 if TYPE_CHECKING:

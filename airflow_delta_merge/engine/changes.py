@@ -11,7 +11,10 @@ from airflow_delta_merge.engine.inserts import set_adding_metrics, write_inserts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, MergeStep, WrittenFiles
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
+    from airflow_delta_merge.engine.delta_jvm.transaction import WrittenFiles
+    from airflow_delta_merge.engine.delta_jvm.usage import MergeStep
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 

@@ -17,7 +17,7 @@ from airflow_delta_merge.contract.lineage import INDIRECT, TARGET, ColumnInput, 
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import MergeTrees
+    from airflow_delta_merge.engine.delta_jvm.lineage import MergeTrees
 
 _Inputs = frozenset[ColumnInput]
 _NOTHING: _Inputs = frozenset()

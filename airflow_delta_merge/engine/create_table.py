@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.delta_jvm import analysed_plan, columns_from, columns_of, is_delta_path
+from airflow_delta_merge.engine.delta_jvm.tables import analysed_plan, columns_from, columns_of, is_delta_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.config import CreateTable, MergeTarget
     from airflow_delta_merge.engine.allowed_locations import AllowedLocations
-    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 
 def create_if_missing(

@@ -25,7 +25,8 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConflictError, StaleMergeError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import Gateway, MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+    from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.config import MergeGuards
-    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 _CHANGED = ("updated", "deleted", "inserted")

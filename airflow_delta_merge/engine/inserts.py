@@ -12,7 +12,8 @@ from airflow_delta_merge.engine.change_data import with_insert_rows
 from airflow_delta_merge.engine.output import clause_number, inserted_columns
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from airflow_delta_merge.config.jdbc_source import JdbcSource
-    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 # What databases mean, by the SQLSTATE and by the numbers of those that give none of use (SQL Server, Oracle, MySQL).
 _LOGIN_NUMBERS = (18456, 1017, 1045)

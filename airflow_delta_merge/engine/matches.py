@@ -14,7 +14,7 @@ from airflow_delta_merge.engine.key_filter import filtered_condition
 from airflow_delta_merge.engine.output import only_changes, target_row_clause
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 #: Bits of a row's number within one task, as ``monotonically_increasing_id`` builds it.

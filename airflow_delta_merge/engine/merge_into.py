@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.column_lineage import trace_columns
-from airflow_delta_merge.engine.delta_jvm import (
-    COMMIT,
-    Gateway,
-    MergeTransaction,
-    ResolvedMerge,
-    raises_merge_errors,
-    record_source_error,
-    recorded_operation,
-    shown_in_spark_ui,
-    trees_of,
-    without_call_sites,
-)
+from airflow_delta_merge.engine.delta_jvm.errors import COMMIT, raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, without_call_sites
+from airflow_delta_merge.engine.delta_jvm.lineage import trees_of
+from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
+from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
+from airflow_delta_merge.engine.delta_jvm.usage import record_source_error, recorded_operation
 from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge

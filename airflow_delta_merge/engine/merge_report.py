@@ -10,7 +10,7 @@ from airflow_delta_merge.contract.result import MergeResult
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
     from airflow_delta_merge.engine.metrics import MergeMetrics
 
 

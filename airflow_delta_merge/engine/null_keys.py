@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from airflow_delta_merge.config.options import MergeOptions
-    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.exceptions import MergeExecutionError
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import ResolvedClause
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause
 
 
 def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:

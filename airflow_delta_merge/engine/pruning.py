@@ -28,7 +28,8 @@ from airflow_delta_merge.engine.trusted_bounds import Range, leaves_rows_out, wi
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
     from airflow_delta_merge.engine.source_keys import SourceKey

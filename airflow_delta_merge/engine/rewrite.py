@@ -21,7 +21,7 @@ from airflow_delta_merge.engine.output import (
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_delta_merge.exceptions import MergeConfigError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 PREFIX = "spark.deltaMerge."
 

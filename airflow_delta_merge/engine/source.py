@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import JoinHints
+from airflow_delta_merge.engine.delta_jvm.join_hints import JoinHints
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import Gateway, JavaObject, ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 #: Storage level of the source in the first attempt. Delta uses DISK_ONLY; memory keeps small merges off the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"

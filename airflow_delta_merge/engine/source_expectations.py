@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import is_of_type
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
+from airflow_delta_merge.engine.delta_jvm.tables import is_of_type
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import SourceExpectationError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_name
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from airflow_delta_merge.config import SourceExpectations
-    from airflow_delta_merge.engine.delta_jvm import Gateway, ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
     from airflow_delta_merge.engine.kept_rows import KeptRows
     from airflow_delta_merge.engine.source import MaterializedSource
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import Equality
+from airflow_delta_merge.engine.delta_jvm.statement import Equality
 from airflow_delta_merge.engine.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.trusted_bounds import (
     INTEGER_BITS,
@@ -23,7 +23,7 @@ from airflow_delta_merge.engine.trusted_bounds import (
 )
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})

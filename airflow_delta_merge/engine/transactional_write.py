@@ -12,7 +12,9 @@ from airflow_delta_merge.engine.even_tasks import in_whole_rounds
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, Gateway, JavaObject, MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
+    from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024

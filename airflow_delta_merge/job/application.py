@@ -192,7 +192,7 @@ def write_outcome(result: str, outcome: JobOutcome) -> None:
     if "://" not in result:
         write_private_file(Path(result), text)
         return
-    from airflow_delta_merge.engine.delta_jvm import write_shared_file
+    from airflow_delta_merge.engine.delta_jvm.shared_files import write_shared_file
 
     write_shared_file(result, text)
 

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", required=True, type=Path, help="path to write the result to")
     options = parser.parse_args(arguments)
     prefer_installed_pyspark()
-    from airflow_delta_merge.engine.delta_jvm import read_shared_file, remove_shared_folder
+    from airflow_delta_merge.engine.delta_jvm.shared_files import read_shared_file, remove_shared_folder
 
     try:
         text = read_shared_file(options.uri, MAX_BYTES)

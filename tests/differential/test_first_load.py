@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_delta_merge.contract.result import MergeResult
-    from airflow_delta_merge.engine.delta_jvm import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.merge_context import StartedMerge
 
 UPDATE, INSERT = "WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"

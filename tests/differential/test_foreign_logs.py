@@ -214,7 +214,7 @@ def test_no_bare_error_leaves_the_engine(
 def test_an_error_while_committing_leaves_open_whether_it_did(
     spark: SparkSession, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_delta_merge.engine.delta_jvm import MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
     def fail(*_: object, **__: object) -> None:
         raise TypeError("x")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.delta_jvm import Gateway
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness

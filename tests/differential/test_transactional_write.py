@@ -15,7 +15,7 @@ import pytest
 from pyarrow.parquet import ParquetFile
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.delta_jvm import MergeTransaction
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.delta_log import DeltaTableLog

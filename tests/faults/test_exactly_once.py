@@ -214,7 +214,7 @@ def test_clear_of_another_task_is_no_new_execution(spark: SparkSession, table: P
 @pytest.fixture
 def interfere(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
     """Have something done right before the next commits of this engine, as another writer would by chance."""
-    from airflow_delta_merge.engine.delta_jvm import MergeTransaction
+    from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
     original = MergeTransaction.commit
 

@@ -21,7 +21,7 @@ from airflow_delta_merge import engine
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.result import MergeResult
-from airflow_delta_merge.engine.delta_jvm import MergeTransaction
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.java_classes import java_classes
 

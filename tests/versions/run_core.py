@@ -26,7 +26,7 @@ from airflow_delta_merge.config import MergeStatement
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.engine.delta_jvm import Gateway
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext, cloudpickle
 
-from airflow_delta_merge.engine.delta_jvm import in_background
+from airflow_delta_merge.engine.delta_jvm.spark_ui import in_background
 from airflow_delta_merge.engine.old_rows import arrow_statistics, parquet_copy
 from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
@@ -33,7 +33,7 @@ from airflow_delta_merge.engine.old_rows.parquet_copy import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_delta_merge.engine.delta_jvm import Gateway
+    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 #: A file's path, its copy's, and the positions of its taken rows as bytes.
 _Task = tuple[str, str, bytes]

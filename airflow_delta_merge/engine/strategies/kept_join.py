@@ -18,7 +18,8 @@ from airflow_delta_merge.engine.matches import MatchCounts, match_counts, number
 from airflow_delta_merge.engine.source import BROADCAST
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
     from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
     from airflow_delta_merge.engine.source import MaterializedSource
 

@@ -27,7 +27,8 @@ from airflow_delta_merge.engine.changes import (
     write_inserts_alone,
     write_step,
 )
-from airflow_delta_merge.engine.delta_jvm import raises_merge_errors, record_operation
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm.usage import record_operation
 from airflow_delta_merge.engine.inserts import set_skipping_metrics
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
 from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
@@ -37,7 +38,8 @@ from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, WrittenFiles
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
+    from airflow_delta_merge.engine.delta_jvm.transaction import WrittenFiles
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.facts import Facts
 

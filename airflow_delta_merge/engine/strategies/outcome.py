@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ from airflow_delta_merge.engine.strategies.kept_join import join_and_keep
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm import FileSet, JavaObject, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
     from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.facts import Facts

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from airflow_delta_merge.engine.delta_jvm import MergeTransaction
+from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 
 original = MergeTransaction.commit
 victim, moment, submit = os.environ["DELTA_MERGE_KILL"].split()
