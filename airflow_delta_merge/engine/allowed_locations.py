@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
+from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement, MergeTarget
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.reads import (
     FILE_FORMATS,
@@ -22,9 +21,6 @@ from airflow_delta_merge.engine.delta_jvm.reads import (
 )
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.exceptions import MergeConfigError
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.config import MergeTarget
 
 # A slash within braces: the pattern may contain `..` only after it is expanded.
 _SLASH_IN_BRACES = re.compile(r"\{[^}]*/")

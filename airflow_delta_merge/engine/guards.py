@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.config import GUARDED_COUNTS
+from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.statement import require_expression
 from airflow_delta_merge.engine.inserts import inserted_rows
@@ -19,7 +19,6 @@ from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, M
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge

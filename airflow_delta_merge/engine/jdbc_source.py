@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from airflow_delta_merge.config.jdbc_access import JdbcAccess
-from airflow_delta_merge.config.jdbc_source import DEFAULT_FETCH_SIZE
+from airflow_delta_merge.config.jdbc_source import DEFAULT_FETCH_SIZE, JdbcSource
 from airflow_delta_merge.engine.delta_jvm.errors import call, causes_of, throwable_behind
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
     from pyspark.sql.types import StructField
 
-    from airflow_delta_merge.config.jdbc_source import JdbcSource
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 # What databases mean, by the SQLSTATE and by the numbers of those that give none of use (SQL Server, Oracle, MySQL).

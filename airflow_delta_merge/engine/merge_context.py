@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.usage import recorded_operation
+from airflow_delta_merge.engine.delta_jvm.usage import MergeStep, recorded_operation
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config.options import MergeOptions
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause, ResolvedMerge
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
     from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
-    from airflow_delta_merge.engine.delta_jvm.usage import MergeStep
     from airflow_delta_merge.engine.metrics import MergeMetrics
     from airflow_delta_merge.engine.settings import Settings
     from airflow_delta_merge.engine.source import MaterializedSource

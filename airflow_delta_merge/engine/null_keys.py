@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.config import MergeConfig
-from airflow_delta_merge.exceptions import NullKeysError
+from airflow_delta_merge.exceptions import MergeExecutionError, NullKeysError
 from airflow_delta_merge.identifiers import quote_name
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config.options import MergeOptions
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
-    from airflow_delta_merge.exceptions import MergeExecutionError
 
 # Start of the error for such a row that is found while the source is read, also by Delta's own engine.
 _MET = "A row of the source has a NULL"

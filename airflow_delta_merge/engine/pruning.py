@@ -23,7 +23,7 @@ from airflow_delta_merge.engine.file_statistics import (
     range_of_all,
 )
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
-from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, source_keys
+from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, SourceKey, source_keys
 from airflow_delta_merge.engine.trusted_bounds import Range, leaves_rows_out, with_margin
 from airflow_delta_merge.exceptions import MergeExecutionError
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
-    from airflow_delta_merge.engine.source_keys import SourceKey
 
 #: The search for clusters is skipped if a sample of this many source rows already needs this share of the files in the
 #: keys' range, or if a single value of a key needs this share of all files.

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from airflow_delta_merge.engine.delta_jvm.errors import merge_error
-from airflow_delta_merge.engine.delta_jvm.gateway import jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
 from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.config.bad_rows import BadRows
-    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
     from airflow_delta_merge.engine.kept_rows import KeptRows
 
 _log = logging.getLogger(__name__)

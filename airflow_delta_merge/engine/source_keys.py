@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.statement import Equality
+from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedMerge
 from airflow_delta_merge.engine.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.trusted_bounds import (
     INTEGER_BITS,
@@ -21,9 +21,6 @@ from airflow_delta_merge.engine.trusted_bounds import (
     of_partition,
     with_margin,
 )
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})

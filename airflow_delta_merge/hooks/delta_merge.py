@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
@@ -35,7 +35,7 @@ from airflow_delta_merge.launch.errors import (
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
 from airflow_delta_merge.launch.shared_folder import fetch, local_path
-from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, staged
 from airflow_delta_merge.launch.started_application import StartedApplication
@@ -43,9 +43,6 @@ from airflow_delta_merge.launch.submitted_application import SubmittedApplicatio
 from airflow_delta_merge.launch.warm import WarmMerge
 from airflow_delta_merge.runtime.jars import have_delta_jars
 from airflow_delta_merge.runtime.java import check_java
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.launch.spark_application import SparkApplication
 
 _POLL_SECONDS = 1.0
 

@@ -16,13 +16,11 @@ from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import remove_folder
 from airflow_delta_merge.launch.kept_application import KeptApplication, isolated
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
-from airflow_delta_merge.launch.preparation import environment_of_kept
-from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation, environment_of_kept
+from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.staging import Staging, stage
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation
-    from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
 _POLL_SECONDS = 0.05

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.assets.delta import delta_asset
-from airflow_delta_merge.config import MergeConfig, MergeStatement, MergeTarget, statements_to_sql
+from airflow_delta_merge.config import JdbcSource, MergeConfig, MergeStatement, MergeTarget, statements_to_sql
 from airflow_delta_merge.config.relations import FORMATS_WITHOUT_OPTIONS
 from airflow_delta_merge.lineage.columns import ReadDatasets, column_lineage_facet, schema_facet, symlinks_facet
 from airflow_delta_merge.lineage.naming import NAMED_TABLES, dataset_of_jdbc, dataset_of_path, dataset_of_uri
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 
-    from airflow_delta_merge.config import JdbcSource
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
 

@@ -26,7 +26,7 @@ from airflow_delta_merge.config import (
     statements_to_sql,
 )
 from airflow_delta_merge.connections.secrets import mask_secrets
-from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.links.delta_merge import (
     CommitLink,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from airflow_delta_merge.contract.identity import MergeIdentity
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.launch.spark_application import SparkApplication

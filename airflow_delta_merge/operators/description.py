@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.config import MergeConfig, MergeStatement
+from airflow_delta_merge.config import MergeClause, MergeConfig, MergeSource, MergeStatement
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.config import MergeClause, MergeSource
     from airflow_delta_merge.contract.merge_plan import MergePlan
     from airflow_delta_merge.contract.result import MergeResult
 

@@ -7,15 +7,10 @@ statistics, so Delta's function is applied to these files alone, on the driver.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.gateway import jc, scala_list
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, scala_list
 
 
 def actions_of_marked_files(

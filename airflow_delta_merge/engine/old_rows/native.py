@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.copies import add_elsewhere
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
 from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
     CopiedFile,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext

@@ -15,13 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.matches import MatchCounts, match_counts, numbered_by_clause, positions_in
-from airflow_delta_merge.engine.source import BROADCAST
+from airflow_delta_merge.engine.source import BROADCAST, MaterializedSource
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
     from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
-    from airflow_delta_merge.engine.source import MaterializedSource
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from airflow_delta_merge.engine.changes import (
 )
 from airflow_delta_merge.engine.guards import check_changes
 from airflow_delta_merge.engine.inserts import counted_inserts, inserted_rows, set_skipping_metrics
-from airflow_delta_merge.engine.matches import count_matches, find_matches, matches_of
+from airflow_delta_merge.engine.matches import MatchCounts, count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.old_rows.native import copies_without, is_worth_copying
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
@@ -33,16 +33,14 @@ from airflow_delta_merge.engine.rewrite import (
     updates_need_only_the_source,
     updates_of_matches,
 )
-from airflow_delta_merge.engine.strategies.kept_join import join_and_keep
+from airflow_delta_merge.engine.strategies.kept_join import KeptJoin, join_and_keep
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
-    from airflow_delta_merge.engine.matches import MatchCounts
     from airflow_delta_merge.engine.merge_context import MergeContext
     from airflow_delta_merge.engine.strategies.facts import Facts
-    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
 
 
 _log = logging.getLogger(__name__)
