@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 #: keys' range, or if a single value of a key needs this share of all files.
 _SAMPLED_ROWS = 2_000
 _LARGEST_SHARE_OF_FILES = 0.75
-#: Pruning pays off for tables of more files, however small.
+#: Pruning pays off for tables of more files, however small, and for tables of at least this part of a small merge.
 _FEW_FILES = 4
+_PART_OF_SMALL_MERGE = 8
 #: The search for clusters is skipped if the parts that the source fills average at most this many files each.
 _FILES_OF_A_PART = 2
 _MOST_FILES_IN_PARTS = 128
@@ -101,7 +102,7 @@ def _is_worth_pruning(merge: StartedMerge) -> bool:
     if not merge.settings.prune_by_source:
         return False
     num_files, num_bytes = merge.transaction.files.table_size
-    if num_files > _FEW_FILES or num_bytes >= merge.settings.prune_from_bytes:
+    if num_files > _FEW_FILES or num_bytes >= merge.settings.small_merge_bytes // _PART_OF_SMALL_MERGE:
         return True
     return bool(merge.transaction.partition_columns) or not merge.target_clauses
 

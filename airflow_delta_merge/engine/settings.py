@@ -70,11 +70,6 @@ class Settings:
             one_pass_from_rows=_number(gateway, "onePassFromRows", cls.one_pass_from_rows),
         )
 
-    @property
-    def prune_from_bytes(self) -> int:
-        """Minimum size of an unpartitioned table with few files; reading a smaller one is faster than pruning it."""
-        return self.small_merge_bytes // 8
-
     def of_table(self, table_property: Callable[[str], str | None]) -> Settings:
         """The settings for a table, whose properties may turn off pruning by the source.
 

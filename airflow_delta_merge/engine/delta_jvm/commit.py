@@ -66,12 +66,6 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
             sessions.clearActiveSession()
 
 
-def session_user_metadata(gateway: Gateway) -> str | None:
-    """The ``userMetadata`` that the session gives to commits."""
-    value = gateway.session.conf().getOption(USER_METADATA)
-    return str(value.get()) if value.isDefined() else None
-
-
 def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
     """The version that a transaction did commit, although its commit raised a conflict or a storage error.
 

@@ -248,10 +248,6 @@ class Gateway:
                 return int(info.memSize()) + int(info.diskSize())
         return 0
 
-    def estimated_bytes(self, frame: DataFrame) -> int:
-        """Spark's estimate of a DataFrame's size before it is computed; often far too high."""
-        return int(str(jdf(frame).queryExecution().optimizedPlan().stats().sizeInBytes()))
-
     def explained(self, frame: DataFrame) -> str:
         """Spark's physical plan for a DataFrame, in its formatted form."""
         mode = self.java_class("org.apache.spark.sql.execution.ExplainMode").fromString("formatted")

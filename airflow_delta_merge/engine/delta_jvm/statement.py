@@ -265,7 +265,8 @@ class ResolvedMerge:
 
         It makes Spark optimize the source's plan, which chooses the files of Delta tables.
         """
-        return self._gateway.estimated_bytes(self.source_frame())
+        plan = jdf(self.source_frame()).queryExecution().optimizedPlan()
+        return int(str(plan.stats().sizeInBytes()))
 
     def counting_rows(self, frame: DataFrame, metric: str) -> DataFrame:
         """The frame, counting its rows into one of the command's SQL metrics whenever they are computed.
@@ -273,10 +274,6 @@ class ResolvedMerge:
         Delta's own MERGE counts in this way. Rows of a task that Spark runs again after it finished count twice.
         """
         return frame.filter(self._gateway.column(self.command.incrementMetricAndReturnBool(metric, True)))
-
-    def target_frame(self) -> DataFrame:
-        """The whole target, to resolve predicates over it."""
-        return self._gateway.data_frame(self.command.target())
 
     def refuse_void_columns(self) -> None:
         """Refuse to add an untyped column of NULLs if the session drops such columns when it reads.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
@@ -45,7 +45,6 @@ class TableFiles:
         may_list: bool,
     ) -> None:
         self._gateway = gateway
-        self._statement = statement
         self._command = statement.command
         self._transaction = transaction
         self._checksum = checksum
@@ -64,7 +63,10 @@ class TableFiles:
     def num_rows(self) -> int:
         """Rows of the whole table as the transaction reads it. Asking doesn't cause conflicts with other commits."""
         rows = self.file_set(self._transaction.snapshot().filesForScan(self._gateway.seq([]), True).files()).num_rows
-        return rows if rows is not None else self._gateway.data_frame(self._command.target()).count()
+        return rows if rows is not None else self._target().count()
+
+    def _target(self) -> DataFrame:
+        return self._gateway.data_frame(self._command.target())
 
     def file_set(self, files: JavaObject) -> FileSet:
         """Totals of a JVM sequence of ``AddFile``."""
@@ -91,7 +93,7 @@ class TableFiles:
         return self.file_set(self._transaction.filterFiles(self._resolved(predicates), True))
 
     def _resolved(self, predicates: Iterable[Column]) -> JavaObject:
-        frame = self._statement.target_frame()
+        frame = self._target()
         return self._gateway.seq(self._gateway.resolve_predicate(frame, each) for each in predicates)
 
     def all(self) -> FileSet:

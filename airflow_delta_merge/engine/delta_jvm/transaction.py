@@ -17,12 +17,12 @@ from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
 from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
 from airflow_delta_merge.engine.delta_jvm.commit import (
+    USER_METADATA,
     committing_with,
     delete_files,
     is_conflict,
     is_storage_error,
     landed_version,
-    session_user_metadata,
     user_metadata_backwards,
 )
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, are_files_copied, terms_of_copies
@@ -295,7 +295,8 @@ class MergeTransaction:
     @property
     def session_user_metadata(self) -> str | None:
         """The session's ``userMetadata`` for commits."""
-        return session_user_metadata(self._gateway)
+        value = self._gateway.session.conf().getOption(USER_METADATA)
+        return str(value.get()) if value.isDefined() else None
 
     def commit(
         self,
