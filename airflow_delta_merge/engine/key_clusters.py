@@ -34,9 +34,9 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     between them are joined. Keys that cannot have a wide gap are left out. Texts are compared as numbers, by the bytes
     after the common prefix of all values.
 
-    :param source: has the statistics of ``keys``; its rows may be a sample.
+    :param source: the source, or a sample of it.
     """
-    cuts = [(key, cut) for key in keys if (cut := _cut(key, source)) is not None]
+    cuts = [(key, cut) for key in keys if (cut := _cut(key)) is not None]
     if not cuts:
         return {}
     values = [
@@ -64,9 +64,9 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     return clusters
 
 
-def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
+def _cut(key: SourceKey) -> Cut | None:
     """How to look for clusters of a key; None where there can be no wide gap."""
-    whole = key.range_of(source.statistics)
+    whole = key.range
     if whole is None:
         return None
     if key.type in WHOLE_TYPES:
@@ -86,7 +86,7 @@ def _cut(key: SourceKey, source: MaterializedSource) -> Cut | None:
     if not PARTS < high - low < LONGEST_CUT:
         return None
     # Keys with parts (by_clusters) show by their parts that they fill the range.
-    if key.type in WHOLE_TYPES and not key.by_clusters and _is_even(key, source, low, high):
+    if key.type in WHOLE_TYPES and not key.by_clusters and _is_even(key, low, high):
         return None
     return Cut.of(number, low, high)
 
@@ -97,13 +97,13 @@ def _bytes_in_common(one: bytes, other: bytes) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-def _is_even(key: SourceKey, source: MaterializedSource, low: int, high: int) -> bool:
+def _is_even(key: SourceKey, low: int, high: int) -> bool:
     """Whether the source's rows fill the key's range so densely and evenly that there is no wide gap."""
     length = high - low
-    num_rows = int(source.statistics[f"{key.name}_rows"])
+    num_rows = int(key.found[f"{key.name}_rows"])
     if num_rows < _FEW_ROWS:  # too few values for the test below
         return num_rows * _DENSE >= length
-    mean, spread = (float(source.statistics[f"{key.name}_{what}"]) for what in ("mean", "spread"))
+    mean, spread = (float(key.found[f"{key.name}_{what}"]) for what in ("mean", "spread"))
     return max(abs((mean - low) / length - 0.5), abs(spread / length - 12**-0.5)) <= _EVEN
 
 

@@ -77,12 +77,12 @@ class StartedMerge:
         """The clauses that act on target rows, in the order of their numbers."""
         return self.clauses_of("matched", "not matched by source")
 
-    def clauses_that(self, action: str) -> list[ResolvedClause]:
-        """The clauses on target rows with this action: update or delete."""
-        return [clause for clause in self.target_clauses if clause.action == action]
+    @property
+    def update_clauses(self) -> list[ResolvedClause]:
+        return [clause for clause in self.target_clauses if clause.action == "update"]
 
     def numbers_of(self, action: str) -> list[int]:
-        """The numbers of :meth:`clauses_that`."""
+        """The numbers of the clauses on target rows with this action: update or delete."""
         return [number for number, clause in enumerate(self.target_clauses, start=1) if clause.action == action]
 
     @property

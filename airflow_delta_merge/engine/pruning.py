@@ -124,20 +124,19 @@ def choose_files(
 
     :return: the files that may hold a row that the merge must read, and :func:`row_predicates`.
     """
-    statement, files, statistics = merge.statement, merge.transaction.files, source.statistics
-    keys = [key for key in keys if key.leaves_files_out(statistics)]
+    statement, files = merge.statement, merge.transaction.files
+    keys = [replace(key, found=source.statistics) for key in keys]
+    keys = [key for key in keys if key.leaves_files_out]
     # Either all keys have a column or none.
     listed = files.listed_statistics if any(key.column is not None for key in keys) else None
 
     def positions(clusters: dict[str, list[Range]]) -> list[int]:
-        return files_that_may_hold(
-            [key.sought_ranges(statistics, clusters.get(key.name)) for key in keys], listed or []
-        )
+        return files_that_may_hold([key.sought_ranges(clusters.get(key.name)) for key in keys], listed or [])
 
     clusters: dict[str, list[Range]] = {}
     by_range = files.table_size[0] if listed is None else len(positions({}))
     if files.table_size[0] >= merge.settings.cluster_keys_from and by_range > 1:
-        clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, statistics, listed)]
+        clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # The files that a sample needs, all rows need.
         if some is None or len(positions(key_clusters(some, clustered))) < by_range * _LARGEST_SHARE_OF_FILES:
@@ -150,19 +149,19 @@ def choose_files(
         for key in rows_too
         if key.name in clusters and key.type != "string"
     }
-    matching = row_predicates(statement, rows_too, statistics, of_rows)
+    matching = row_predicates(statement, rows_too, of_rows)
     if listed is not None:
         by_partition = [key for key in keys if key.of_partition]
-        predicates = [key.predicate(statistics, clusters.get(key.name)) for key in by_partition]
+        predicates = [key.predicate(clusters.get(key.name)) for key in by_partition]
         chosen = files.listed_at(positions(clusters), predicates)
         if chosen is not None:
             return chosen, matching
     is_same = of_rows == clusters and len(rows_too) == len(keys)
-    of_files = matching if is_same else row_predicates(statement, keys, statistics, clusters)
+    of_files = matching if is_same else row_predicates(statement, keys, clusters)
     return candidate_files(merge, of_files), matching
 
 
-def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Sequence[dict[str, Any]]) -> bool:
+def _may_have_clusters(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
     """Whether clusters of a key can leave out files that its range does not.
 
     They can't if the source has values in every part of the target's range between its smallest and its greatest value,
@@ -170,10 +169,10 @@ def _may_have_clusters(key: SourceKey, statistics: dict[str, Any], listed: Seque
     """
     if not _separates_files(key, listed):
         return False
-    filled = key.filled_parts(statistics)
+    filled = key.filled_parts()
     if filled is None:
         return True
-    return len(files_that_may_hold([key.sought_ranges(statistics, None)], listed)) > filled * _FILES_OF_A_PART
+    return len(files_that_may_hold([key.sought_ranges(None)], listed)) > filled * _FILES_OF_A_PART
 
 
 def _separates_files(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
@@ -201,18 +200,14 @@ def _columns_to_compare(merge: StartedMerge, keys: Sequence[SourceKey]) -> list[
 
 
 def row_predicates(
-    statement: ResolvedMerge,
-    keys: Sequence[SourceKey],
-    statistics: dict[str, Any],
-    clusters: dict[str, list[Range]],
+    statement: ResolvedMerge, keys: Sequence[SourceKey], clusters: dict[str, list[Range]]
 ) -> list[Column]:
     """Predicates over the target, all of which are true for every row that can match.
 
-    :param statistics: the source's, for ``keys``.
     :param clusters: ranges by the key's name, as :func:`key_clusters` gives them.
     """
     matching = statement.target_only_conjuncts
-    return matching + [key.predicate(statistics, clusters.get(key.name)) for key in keys]
+    return matching + [key.predicate(clusters.get(key.name)) for key in keys]
 
 
 def candidate_files(merge: StartedMerge, matching: Sequence[Column]) -> FileSet:

@@ -70,7 +70,7 @@ def updates_need_only_the_source(merge: MergeContext) -> bool:
         return False
     if merge.transaction.target.tracks_rows or merge.transaction.writes_change_data:
         return False
-    updates = merge.clauses_that("update")
+    updates = merge.update_clauses
     # A target row without a match needs its old version, even if the clause sets only constants.
     return bool(updates) and all(clause.kind == "matched" and clause.needs_only_the_source for clause in updates)
 
@@ -125,7 +125,7 @@ def _is_broadcast(merge: MergeContext, touched: TouchedFiles) -> bool:
 
 def _updated_from_source(merge: MergeContext) -> list[Column]:
     """The columns of an updated row, from its source row and the clause's number."""
-    return columns_of_clause(merge.clauses_that("update"), merge.numbers_of("update"), F.col(merge.names.clause))
+    return columns_of_clause(merge.update_clauses, merge.numbers_of("update"), F.col(merge.names.clause))
 
 
 def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFrame, list[TrackingColumn]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -68,6 +68,7 @@ class SourceKey(Equality):
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
     :param by_clusters: whether the source's statistics are the parts of that range that hold values, instead of mean
         and deviation; for whole types with such a range.
+    :param found: the values of :meth:`statistics` by name, once the source was read.
     """
 
     name: str
@@ -76,6 +77,7 @@ class SourceKey(Equality):
     column: str | None = None
     within: Range | None = None
     by_clusters: bool = False
+    found: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def value(self) -> Column:
@@ -90,7 +92,7 @@ class SourceKey(Equality):
         return value if self.within is None else F.when(value.between(*map(F.lit, self.within)), value)
 
     def statistics(self) -> list[Column]:
-        """Aggregates over the source that :meth:`range_of`, :meth:`predicate` and the search for clusters need."""
+        """Aggregates over the source that :attr:`range`, :meth:`predicate` and the search for clusters need."""
         value = self.value
         found = [F.min(value).alias(f"{self.name}_min"), F.max(value).alias(f"{self.name}_max")]
         if self.by_clusters:
@@ -108,46 +110,42 @@ class SourceKey(Equality):
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
 
-    def filled_parts(self, statistics: dict[str, Any]) -> int | None:
+    def filled_parts(self) -> int | None:
         """How many parts of the target's range the source's values fill, next to each other; None if some are empty."""
         if not self.by_clusters:
             return None
-        filled = int(statistics[f"{self.name}_parts"] or 0) % (1 << PARTS)  # the JVM's numbers have a sign
+        filled = int(self.found[f"{self.name}_parts"] or 0) % (1 << PARTS)  # the JVM's numbers have a sign
         without_those_below = filled // (filled & -filled) if filled else 0
         return None if without_those_below & (without_those_below + 1) else without_those_below.bit_length()
 
-    def range_of(self, statistics: dict[str, Any]) -> Range | None:
+    @property
+    def range(self) -> Range | None:
         """The range of :attr:`value`; None when it is always NULL."""
-        smallest, largest = statistics[f"{self.name}_min"], statistics[f"{self.name}_max"]
+        smallest, largest = self.found[f"{self.name}_min"], self.found[f"{self.name}_max"]
         return None if smallest is None else (smallest, largest)
 
-    def leaves_files_out(self, statistics: dict[str, Any]) -> bool:
-        """Whether the source's values can leave files out. Not with NULL among them: few writers count NULLs reliably.
+    @property
+    def leaves_files_out(self) -> bool:
+        """Whether the source's values can leave files out. Not with a NULL: few writers count NULLs reliably."""
+        return self.of_partition or not self._meets_null
 
-        :param statistics: the source's.
-        """
-        return self.of_partition or not self._meets_null(statistics)
-
-    def predicate(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Column:
+    def predicate(self, clusters: Sequence[Range] | None) -> Column:
         """True for every target row that can equal a source row in this key, and for every file whose bounds allow one.
 
-        :param statistics: the source's.
-        :param clusters: ranges that hold all its values; None for its one range.
+        :param clusters: ranges that hold all the source's values; None for its one range.
         """
-        ranges = [self._with_margin(each, ascii_only=True) for each in self._ranges(statistics, clusters)]
+        ranges = [self._with_margin(each, ascii_only=True) for each in self._ranges(clusters)]
         in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
-        return in_range | self.target.isNull() if self._meets_null(statistics) else in_range
+        return in_range | self.target.isNull() if self._meets_null else in_range
 
-    def sought_ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> SoughtRanges:
+    def sought_ranges(self, clusters: Sequence[Range] | None) -> SoughtRanges:
         """The values for which :meth:`predicate` is true. The key must have a :attr:`column`."""
         assert self.column is not None, "only such keys choose files by listed statistics"
-        ranges = [self._with_margin(each) for each in self._ranges(statistics, clusters)]
-        return SoughtRanges(
-            self.column, self.type, ranges, self._meets_null(statistics), of_partition=self.of_partition
-        )
+        ranges = [self._with_margin(each) for each in self._ranges(clusters)]
+        return SoughtRanges(self.column, self.type, ranges, self._meets_null, of_partition=self.of_partition)
 
-    def _ranges(self, statistics: dict[str, Any], clusters: Sequence[Range] | None) -> Sequence[Range]:
-        whole = self.range_of(statistics)
+    def _ranges(self, clusters: Sequence[Range] | None) -> Sequence[Range]:
+        whole = self.range
         return clusters if clusters is not None else [whole] if whole is not None else []
 
     def _with_margin(self, values: Range, *, ascii_only: bool = False) -> OpenRange:
@@ -155,8 +153,9 @@ class SourceKey(Equality):
             return of_partition(self.type, values, in_utc=self.in_utc)
         return with_margin(self.type, values, in_utc=self.in_utc, ascii_only=ascii_only)
 
-    def _meets_null(self, statistics: dict[str, Any]) -> bool:
-        return self.null_safe and bool(statistics[f"{self.name}_nulls"] > 0)
+    @property
+    def _meets_null(self) -> bool:
+        return self.null_safe and bool(self.found[f"{self.name}_nulls"] > 0)
 
     def _in_range(self, values: OpenRange) -> Column:
         smallest, largest = values

@@ -157,7 +157,7 @@ FILES = [
     Fault(
         name="null-keys-are-not-searched",
         file=f"{ENGINE}/source_keys.py",
-        before='return self.null_safe and bool(statistics[f"{self.name}_nulls"] > 0)',
+        before='return self.null_safe and bool(self.found[f"{self.name}_nulls"] > 0)',
         after="return False",
         shows="A merge by <=> never finds the rows whose key is NULL, and inserts them again.",
         tests=(

@@ -245,8 +245,7 @@ class ClassicMergeExecutor:
     def writes_new_versions(self, touched: TouchedFiles) -> bool:
         """Whether Spark writes rows of the touched files. It doesn't if the rest stays and nothing is updated."""
         merge = self._merge
-        updates = bool(merge.clauses_that("update"))
-        return not touched.keeps_rest or updates or merge.transaction.writes_change_data
+        return not touched.keeps_rest or bool(merge.update_clauses) or merge.transaction.writes_change_data
 
     def _write_rows(self, touched: TouchedFiles) -> JavaObject:
         """Write new versions of rows and inserted rows. Returns the actions that add them."""
