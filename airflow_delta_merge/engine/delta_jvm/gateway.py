@@ -106,18 +106,14 @@ class Gateway:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala sequence of the items."""
-        return self.scala_seq(self.java_list(items))
+        array = self.java_class("java.util.ArrayList")()
+        for item in items:
+            array.add(item)
+        return self.scala_seq(array)
 
     def scala_seq(self, java_list: JavaObject) -> JavaObject:
         """A Java list as a Scala sequence."""
         return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(java_list)
-
-    def java_list(self, items: Iterable[JavaObject]) -> JavaObject:
-        """A Java list of the items."""
-        array = self.java_class("java.util.ArrayList")()
-        for item in items:
-            array.add(item)
-        return array
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """Concatenate two Scala sequences."""
