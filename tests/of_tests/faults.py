@@ -305,8 +305,8 @@ WRITES = [
     Fault(
         name="bound-of-long-texts-cut-below-them",
         file=f"{ENGINE}/old_rows/delta_statistics.py",
-        before="cut_above(high.decode())",
-        after="high.decode()[:prefix_length]",
+        before="self.cut_above(high.decode())",
+        after="high.decode()[: self.prefix_length]",
         shows="Queries for a long text skip the file that holds it.",
         tests=("differential/test_text_statistics.py::test_the_same_statistics_of_a_copy",),
         words=("longer than the prefix",),

@@ -92,12 +92,21 @@ class StatisticsPlan:
         """Both bounds in their JSON form; an unknown bound is None."""
         low, high = values.low, values.high
         if leaf.type == "string":
-            return _text_bounds(low, high, prefix_length=self.prefix_length, cut_above=self.cut_above)
+            return self._text_bounds(low, high)
         if values.has_nan:  # NaN is Spark's greatest number
             low, high = float("nan") if low is None else low, float("nan")
         if low is None or high is None:
             return None, None
         return self._number_or_moment(low, leaf.type), self._number_or_moment(high, leaf.type)
+
+    def _text_bounds(self, low: bytes | None, high: bytes | None) -> tuple[str | None, str | None]:
+        """Both bounds of texts; unknown if there are none, and for texts that are not UTF-8."""
+        if low is None or high is None:
+            return None, None
+        try:
+            return low.decode()[: self.prefix_length], self.cut_above(high.decode())
+        except UnicodeDecodeError:
+            return None, None
 
     def _number_or_moment(self, value: Any, type_: str) -> Any:
         if isinstance(value, float):
@@ -155,23 +164,6 @@ def _put(parent: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
         parent = parent.setdefault(name, {})
     if value is not None:
         parent[path[-1]] = value
-
-
-def _text_bounds(
-    low: bytes | None, high: bytes | None, *, prefix_length: int, cut_above: Callable[[str], str | None]
-) -> tuple[str | None, str | None]:
-    """Delta's bounds of a text column. An unknown bound is None; both are None for texts that are not UTF-8.
-
-    :param low: the smallest text's bytes; None if all are NULL.
-    :param high: the largest text's bytes; None if all are NULL.
-    :param prefix_length: see :class:`StatisticsPlan`, also for ``cut_above``.
-    """
-    if low is None or high is None:
-        return None, None
-    try:
-        return low.decode()[:prefix_length], cut_above(high.decode())
-    except UnicodeDecodeError:
-        return None, None
 
 
 def _as_json(value: Any) -> str:
