@@ -14,7 +14,7 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.config_statement import statement_of
-from airflow_delta_merge.engine.delta_jvm.errors import Progress, raises_merge_errors, without_bare_errors
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors, without_bare_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
@@ -55,8 +55,7 @@ def merge(
         the table is as it was.
     """
     lineages: list[ColumnLineage] = []
-    progress = Progress()
-    with without_bare_errors(progress):
+    with without_bare_errors() as progress:
         progress.table = config.target.to_sql()
         gateway = Gateway(spark, progress)
         result = _merge(
@@ -143,8 +142,7 @@ def merge_sql(
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    progress = Progress()
-    with without_bare_errors(progress):
+    with without_bare_errors() as progress:
         gateway = Gateway(spark, progress)
         require_tried(gateway.versions)
         once = None if identity is None else ExactlyOnce(identity, digest(statement))
@@ -176,8 +174,7 @@ def plan(
     :raises MergeConfigError: as :func:`merge`.
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.
     """
-    progress = Progress()
-    with without_bare_errors(progress):
+    with without_bare_errors() as progress:
         progress.table = config.target.to_sql()
         gateway = Gateway(spark, progress)
         require_tried(gateway.versions)

@@ -64,13 +64,14 @@ class Progress:
 
 
 @contextmanager
-def without_bare_errors(progress: Progress) -> Iterator[None]:
-    """Wrap unexpected errors in one that names the merge. Errors of Spark, Delta and this package pass unchanged.
+def without_bare_errors() -> Iterator[Progress]:
+    """Wrap unexpected errors in one that tells the merge's progress. Spark's, Delta's and this package's own pass.
 
     :raises MergeExecutionError: for any other error, which becomes its cause.
     """
+    progress = Progress()
     try:
-        yield
+        yield progress
     except (DeltaMergeError, Py4JJavaError, PySparkException):
         raise
     except Exception as error:
