@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.column_lineage import trace_columns
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 #: Spark's condition for a part of the materialized source that is gone.
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
@@ -71,7 +73,7 @@ class MergeIntoCommand:
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
-    :param kept_rows: keeps the rows that its guards set aside.
+    :param kept_rows: keeps the rows that its guards set aside; None for a dry run, and for a merge without guards.
     :param allowed: the locations that it may read and write.
     :param on_lineage: called with where the target's columns come from, if that can be determined.
     """
@@ -93,7 +95,7 @@ class MergeIntoCommand:
         self._metrics = MergeMetrics()
         self._options = options
         self._once = once
-        self._recorded: MergeResult | None = None
+        self._is_dry_run = False
         self._null_keys = NullKeys.of(options)
         self._kept_rows = kept_rows
         self._source_attempt = 0
@@ -120,24 +122,23 @@ class MergeIntoCommand:
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
-        self._until_source_is_kept(self._run_attempt, is_dry_run=False)
+        recorded = self._until_source_is_kept(self._run_attempt)
         self._metrics.durations_ms["total"] = self._metrics.elapsed_ms()
-        return self._recorded or self._report.result()
+        return recorded or self._report.result()
 
     def plan_merge(self, *, explain: bool) -> MergePlan:
         """Find and count what the merge would do, without writing a file or committing.
 
         :param explain: whether to return Spark's physical plans.
         """
-        plans: list[MergePlan] = []
+        self._is_dry_run = True
         self._null_keys = replace(self._null_keys, are_refused=False)  # as for guards
-        self._until_source_is_kept(lambda: plans.append(self._plan_attempt(explain)), is_dry_run=True)
-        return plans[-1]
+        return self._until_source_is_kept(lambda: self._plan_attempt(explain))
 
-    def _until_source_is_kept(self, attempt: Callable[[], None], *, is_dry_run: bool) -> None:
+    def _until_source_is_kept(self, attempt: Callable[[], _T]) -> _T:
         """Run an attempt; give it up and begin anew when its materialized source gets lost with an executor."""
         attempts = max_attempts(self._gateway)
-        shown = shown_in_spark_ui(self._gateway, self._statement, is_dry_run=is_dry_run)
+        shown = shown_in_spark_ui(self._gateway, self._statement, is_dry_run=self._is_dry_run)
         with without_call_sites(), shown:
             self._statement.refuse_void_columns()
             while True:
@@ -147,7 +148,7 @@ class MergeIntoCommand:
                 except MergeExecutionError as error:
                     self._null_keys.raise_if_met(error)
                     is_last = self._source_attempt >= attempts
-                    if not is_dry_run:
+                    if not self._is_dry_run:
                         self._record_source_error(error, is_last=is_last)
                     if error.condition != LOST_SOURCE:
                         raise
@@ -168,18 +169,19 @@ class MergeIntoCommand:
                 storage_level=level,
             )
 
-    def _run_attempt(self) -> None:
+    def _run_attempt(self) -> MergeResult | None:
+        """Merge and commit, or return the result that an earlier try of this execution recorded."""
         with recorded_operation(self._gateway, self._statement), self._transaction() as transaction:
             transaction.require_one_writer_each()
             if self._once is not None:
-                self._recorded = self._once.recorded_result(transaction, self._statement.table_name())
-                if self._recorded is not None:
-                    return
+                recorded = self._once.recorded_result(transaction, self._statement.table_name())
+                if recorded is not None:
+                    return recorded
             if transaction.has_been_executed():
                 self._report.reason = (
                     "the session's transaction (txnAppId, txnVersion) was committed before: nothing to do"
                 )
-                return
+                return None
             transaction.prepare()
             started = self._started(transaction)
             if self._options.engine is MergeEngine.BUILTIN:
@@ -191,7 +193,7 @@ class MergeIntoCommand:
             elif fits := fitting(facts := facts_before(started)):
                 self._commit(transaction, self._carried_out(fits, started, facts))
             else:
-                with self._context(started, started.recorded("materializeSource")) as context:
+                with self._context(started) as context:
                     facts = facts_after(facts, context)
                     self._commit(transaction, self._carried_out(fitting(facts), context, facts))
             with _unharmed("record Delta's merge statistics"):
@@ -201,6 +203,7 @@ class MergeIntoCommand:
         if self._report.version is not None:
             with _unharmed("renew cached plans that read the table"):
                 self._statement.recache_target()
+        return None
 
     def _plan_attempt(self, explain: bool) -> MergePlan:
         with self._transaction() as transaction:
@@ -209,7 +212,7 @@ class MergeIntoCommand:
             facts = facts_before(started)
             if fits := fitting(facts):
                 return self._previewed(fits, started, facts, explain=explain)
-            with self._context(started, nullcontext(), is_dry_run=True) as context:
+            with self._context(started) as context:
                 facts = facts_after(facts, context)
                 return self._previewed(fitting(facts), context, facts, explain=explain)
 
@@ -273,19 +276,18 @@ class MergeIntoCommand:
         )
 
     @contextmanager
-    def _context(
-        self, started: StartedMerge, recorded: AbstractContextManager[None], *, is_dry_run: bool = False
-    ) -> Iterator[MergeContext]:
-        """Materialize the source, within ``recorded``, and find the target's files that it can change."""
+    def _context(self, started: StartedMerge) -> Iterator[MergeContext]:
+        """Materialize the source, and find the target's files that it can change."""
         transaction, metrics, names = started.transaction, started.metrics, started.names
         self._report.storage_level = storage_level(self._gateway, self._source_attempt)
         needed, reason = self._statement.materialization
         self._report.materialization = str(reason) if needed else MATERIALIZATION_REASON
         with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
             keys = keys_to_prune_by(started)
-        check = self._source_check(names, is_dry_run=is_dry_run)
+        check = self._source_check(names)
         null_keys = f"{names.expected}null_keys"
         timed = metrics.phase("source", "materializeSourceTimeMs")
+        recorded = nullcontext() if self._is_dry_run else started.recorded("materializeSource")
         with timed, self._described("materialize source"), recorded:
             source = materialize_source(
                 self._gateway,
@@ -304,14 +306,14 @@ class MergeIntoCommand:
         try:
             _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
             every, source = source, check.left_of(source) if check else source
-            if not is_dry_run:  # guards stop a merge, not the count of what it would do
+            if not self._is_dry_run:  # guards stop a merge, not the count of what it would do
                 check_source(self._options.guards, source.num_rows)
             self._report.num_null_keys = self._null_keys.check(source, null_keys)
             if check:
                 with metrics.phase("source"), self._described("check the source"):
-                    self._report.failed_expectations = check.check_rows(every, source, fails=not is_dry_run)
+                    self._report.failed_expectations = check.check_rows(every, source, fails=not self._is_dry_run)
                     self._report.num_set_aside_rows = check.num_set_aside(every)
-                    if self._kept_rows is not None and not is_dry_run:
+                    if self._kept_rows is not None:
                         with transaction.paused():
                             check.keep(every, self._kept_rows)
             metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
@@ -322,14 +324,14 @@ class MergeIntoCommand:
         finally:
             source.release()
 
-    def _source_check(self, names: ColumnNames, *, is_dry_run: bool) -> SourceCheck | None:
+    def _source_check(self, names: ColumnNames) -> SourceCheck | None:
         expected = self._options.guards.expect_source
         if expected is None:
             return None
         try:
             return SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
         except SourceExpectationError as error:
-            if not is_dry_run:
+            if not self._is_dry_run:
                 raise
             _log.warning("The merge would fail: %s", error)
             return None
