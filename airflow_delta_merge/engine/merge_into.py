@@ -73,7 +73,7 @@ class MergeIntoCommand:
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
-    :param kept_rows: keeps the rows that its guards set aside; None for a dry run, and for a merge without guards.
+    :param kept_rows: keeps the rows that its guards set aside; None for a dry run, which keeps none.
     :param allowed: the locations that it may read and write.
     :param on_lineage: called with where the target's columns come from, if that can be determined.
     """
