@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: A file's add action, and how it is copied.
+_Job = tuple[dict[str, Any], FileToCopy]
+
 #: Limit for the driver's memory: it holds eight bytes per taken row.
 _MOST_TAKEN_ROWS = 50_000_000
 _MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
@@ -50,7 +52,7 @@ class Copies:
 
     :param merge: the merge.
     :param terms: how copies are made.
-    :param jobs: the files to copy.
+    :param jobs: the files to copy, each with its add action.
     """
 
     def __init__(self, merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> None:
@@ -58,7 +60,7 @@ class Copies:
         self._terms = terms
         self._jobs = jobs
         self._copied: Sequence[CopiedFile] = ()
-        files, codec, leaves = [job.file for job in jobs], terms.codec, terms.statistics.leaves
+        files, codec, leaves = [file for _, file in jobs], terms.codec, terms.statistics.leaves
         self._copies: _CopiesInThreads | CopiesOnExecutors
         if terms.by_executors:
             self._copies = CopiesOnExecutors(merge.gateway, files, codec=codec, leaves=leaves)
@@ -71,7 +73,7 @@ class Copies:
             return None
         files = self._merge.transaction.files
         return files.file_set(
-            files.of_adds([add_elsewhere(job.add, Path(str(job.file.taken_rows))) for job in self._jobs])
+            files.of_adds([add_elsewhere(add, Path(str(file.taken_rows))) for add, file in self._jobs])
         )
 
     def actions(self) -> JavaObject | None:
@@ -80,8 +82,8 @@ class Copies:
         if copied is None:
             return None
         return self._merge.transaction.add_copies(
-            self._terms.add_of_copy(job.add, copy)
-            for job, copy in zip(self._jobs, copied, strict=True)
+            self._terms.add_of_copy(add, copy)
+            for (add, _), copy in zip(self._jobs, copied, strict=True)
             if copy.num_rows
         )
 
@@ -98,7 +100,7 @@ class Copies:
     def discard(self) -> None:
         """Stop copying and delete all copies."""
         self.close()
-        for path in {*(job.file.copy for job in self._jobs), *(copy.path for copy in self._copied)}:
+        for path in {*(file.copy for _, file in self._jobs), *(copy.path for copy in self._copied)}:
             Path(path).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -177,18 +179,6 @@ def copies_without(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One file to copy.
-
-    :param add: the file's add action.
-    :param file: what to copy, and where to.
-    """
-
-    add: dict[str, Any]
-    file: FileToCopy
-
-
 def _reason_not_to_copy(terms: CopyTerms, adds: Mapping[Path | None, dict[str, Any]]) -> str | None:
     for path, add in adds.items():
         if path is None:
@@ -215,7 +205,7 @@ def _jobs(
         assert path is not None, "files elsewhere are not copied"
         copy = path.with_name(terms.name_of_copy(number))
         taken_rows = None if folder is None else str(folder / f"{number}.parquet")
-        jobs.append(_Job(add, FileToCopy(str(path), str(copy), taken[path], taken_rows)))
+        jobs.append((add, FileToCopy(str(path), str(copy), taken[path], taken_rows)))
     return jobs
 
 
