@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -102,17 +102,18 @@ class OnePass:
             done = write_in_one_pass(merge, facts)
         if done is None:
             return None
-        candidates = merge.candidates
+        written, found = done
+        candidates, taken = merge.candidates, rows_of_clause(merge, found)
         set_skipping_metrics(merge, candidates)
         record_operation(merge.gateway, merge.statement, "findTouchedFiles")
-        if done.written is None:
-            count_rows(merge, merge.transaction.files.file_set(merge.gateway.seq([])), done.rows_of_clause)
+        if written is None:
+            count_rows(merge, merge.transaction.files.file_set(merge.gateway.seq([])), taken)
             return Outcome(write_inserts_alone(merge, lambda: merge.source.frame), _reason(merge, facts, 0))
         record_operation(merge.gateway, merge.statement, write_step(merge))
-        set_written_metrics(merge, done.written)
-        count_rows(merge, candidates, done.rows_of_clause)
-        merge.metrics.set(numTargetRowsInserted=done.inserted_rows)
-        actions = merge.gateway.concat(done.written.actions, remove_files(merge, candidates))
+        set_written_metrics(merge, written)
+        count_rows(merge, candidates, taken)
+        merge.metrics.set(numTargetRowsInserted=found["inserted_rows"])
+        actions = merge.gateway.concat(written.actions, remove_files(merge, candidates))
         return Outcome(actions, _reason(merge, facts, candidates.count), candidates.count)
 
 
@@ -137,24 +138,11 @@ def _reason(merge: MergeContext, facts: Facts, num_touched: int) -> str:
     return f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
 
 
-@dataclass(frozen=True)
-class WrittenAtOnce:
-    """The result of one pass.
-
-    :param written: the new files; None if no clause took a row of the target.
-    :param rows_of_clause: target rows that each clause took, in the order of the clauses' numbers.
-    :param inserted_rows: rows that insert clauses added to the new files.
-    """
-
-    written: WrittenFiles | None
-    rows_of_clause: tuple[int, ...]
-    inserted_rows: int
-
-
-def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None:
+def write_in_one_pass(merge: MergeContext, facts: Facts) -> tuple[WrittenFiles | None, dict[str, Any]] | None:
     """Join source and candidate files and write the new files.
 
-    :return: None if the merge must take its two phases; the files written here are deleted then.
+    :return: the new files, or None if no clause took a row of the target; and the aggregates of :func:`_joined`.
+        Or None instead, if the merge must take its two phases. Files that aren't returned are deleted.
     """
     rows, counted = _joined(merge, facts)
     try:
@@ -168,10 +156,10 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> WrittenAtOnce | None
     found, written = values(), merge.transaction.written_files(actions)
     taken = rows_of_clause(merge, found)
     if _is_as_expected(merge, found, taken, written.added):
-        return WrittenAtOnce(written, taken, found["inserted_rows"])
+        return written, found
     merge.transaction.discard(actions)
     if not any(taken):
-        return WrittenAtOnce(None, taken, 0)
+        return None, found
     _log.info("Not every candidate file is touched just once, taking two phases")
     return None
 
