@@ -81,15 +81,8 @@ def positions_in(
     :param where: predicates that the rows must fulfil.
     :param most_tasks: maximum number of tasks that read them; None for Spark's own number.
     """
-    transaction, names = merge.transaction, merge.names
-    return transaction.target.frame_with_positions(
-        files,
-        path=names.file_path,
-        row_index=names.row_index,
-        row_number=names.row_number,
-        indexed=merge.needs_positions,
-        where=where,
-        most_tasks=most_tasks,
+    return merge.transaction.target.frame_with_positions(
+        files, merge.names, indexed=merge.needs_positions, where=where, most_tasks=most_tasks
     )
 
 

@@ -278,8 +278,8 @@ WRITES = [
     Fault(
         name="deletion-vector-marks-the-next-row",
         file=f"{ENGINE}/delta_jvm/target_scan.py",
-        before='metadata.getField("row_index").alias(row_index)',
-        after='(metadata.getField("row_index") + 1).alias(row_index)',
+        before='metadata.getField("row_index").alias(names.row_index)',
+        after='(metadata.getField("row_index") + 1).alias(names.row_index)',
         shows="The row after the one that matched is deleted.",
         tests=("differential/test_deletion_vectors.py",),
         words=("delete in a file with a vector", "update a table with vectors", "delete and insert"),

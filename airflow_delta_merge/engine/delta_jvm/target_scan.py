@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,6 +14,9 @@ from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.even_tasks import split_bytes
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.merge_context import ColumnNames
 
 _MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
 _PUSH_DOWN = "spark.sql.parquet.filterPushdown"
@@ -90,10 +94,8 @@ class TargetScan:
     def frame_with_positions(
         self,
         files: FileSet,
+        names: ColumnNames,
         *,
-        path: str,
-        row_index: str,
-        row_number: str,
         indexed: bool,
         where: Sequence[Column],
         most_tasks: int | None,
@@ -105,27 +107,27 @@ class TargetScan:
         Tables without deletion vectors hide the row index, so the relation gets a file format whose protocol
         supports deletion vectors; that only makes the column visible.
 
-        :param path: name of the path column. Unlike the index, it isn't read from the relation's metadata struct: with
-            two fields in use, Spark builds the struct for every row; with one, it reads the field directly.
-        :param row_index: name of the index column.
-        :param row_number: name of the number column.
+        Unlike the index, the path isn't read from the relation's metadata struct: with two fields in use, Spark builds
+        the struct for every row; with one, it reads the field directly.
+
+        :param names: the names of these columns.
         :param indexed: whether to read the index, which costs the reader time. If not, or without
             :attr:`has_stable_positions`, it is NULL.
         :param where: predicates that the rows must fulfil.
         :param most_tasks: see :meth:`frame`.
         """
-        file_name, number = F.input_file_name().alias(path), F.monotonically_increasing_id().alias(row_number)
+        path, number = F.input_file_name(), F.monotonically_increasing_id()
+        added = [path.alias(names.file_path), number.alias(names.row_number)]
         if not indexed or not self.has_stable_positions:
             frame = _filtered(self.frame(files, most_tasks=most_tasks), where)
-            return frame.select("*", file_name, F.lit(None).cast("bigint").alias(row_index), number)
+            return frame.select("*", *added, F.lit(None).cast("bigint").alias(names.row_index))
         helper = self._gateway.delta("commands.DMLWithDeletionVectorsHelper")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=True)
         scan = helper.createTargetDfForScanningForMatches(self._gateway.session, plan, self._file_index(files))
         # The relation's own metadata struct comes last, even if a user column is named `_metadata`.
         metadata = self._gateway.column(scan.queryExecution().analyzed().output().last())
-        return _filtered(self._gateway.wrap(scan), where).select(
-            "*", file_name, metadata.getField("row_index").alias(row_index), number
-        )
+        index = metadata.getField("row_index").alias(names.row_index)
+        return _filtered(self._gateway.wrap(scan), where).select("*", *added, index)
 
     def _file_index(self, files: FileSet) -> JavaObject:
         return self._gateway.java_class("org.apache.spark.sql.delta.files.TahoeBatchFileIndex")(
