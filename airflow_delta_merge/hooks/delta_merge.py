@@ -281,10 +281,11 @@ class DeltaMergeHook(BaseHook):
 
     def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
         """End earlier tries on the cluster, run spark-submit, and return its exit code."""
-        if submit.cluster_mode is not None and (ended := submit.cluster_mode.end_predecessors()):
+        mode = submit.cluster_mode
+        if mode is not None and (ended := mode.manager.end(mode.application)):
             self.log.info("Ended Spark application %s of an earlier try", ", ".join(ended))
         exit_code = submit.run(str(staging.application))
-        if exit_code != 0 and submit.cluster_mode is not None and not submit.cluster_mode.waits:
+        if exit_code != 0 and mode is not None and not mode.waits:
             submit.end_on_cluster()  # the cluster may have accepted it nevertheless
         return exit_code
 

@@ -122,14 +122,3 @@ class ClusterMode:
     def result(self) -> str:
         """The URI of this try's result."""
         return f"{self.result_folder}/{self.submission}.json"
-
-    def properties(self, conf: Mapping[str, Any]) -> dict[str, Any]:
-        """``conf`` with the properties for cluster mode."""
-        return self.manager.properties(conf, self)
-
-    def end_predecessors(self) -> list[str]:
-        """End applications of earlier tries that still run on the cluster, and return what was ended.
-
-        :raises ClusterManagerError: when the cluster can't be reached.
-        """
-        return self.manager.end(self.application)

@@ -368,8 +368,8 @@ class Preparation:
             defaults["spark.deltaMerge.s3SingleWriter.enabled"] = "true"
         elif LOG_STORE_OF_ALL_SCHEMES not in given:
             defaults |= LOG_STORE_PROPERTIES
-        properties = defaults | given
-        return properties if submit.cluster_mode is None else submit.cluster_mode.properties(properties)
+        properties, mode = defaults | given, submit.cluster_mode
+        return properties if mode is None else mode.manager.properties(properties, mode)
 
 
 def environment_of_kept(submit: SparkSubmit) -> dict[str, str]:
