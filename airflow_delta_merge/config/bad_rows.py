@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,6 @@ class BadRows:
         return num_bad <= (self.most * num_rows if isinstance(self.most, float) else self.most)
 
 
-def chooses_own_mode(options: Sequence[tuple[str, str]]) -> bool:
-    """Whether a reader's options already configure bad rows with Spark's own settings."""
-    return any(name.lower() in _OWN_OPTIONS for name, _ in options)
-
-
 def bad_rows_of(value: Any, most: Any, path: Any, *, format: str | None, options: Any) -> BadRows | None:
     """How to treat the bad rows of a source; None if this package does not handle them.
 
@@ -70,7 +65,7 @@ def bad_rows_of(value: Any, most: Any, path: Any, *, format: str | None, options
             kind = "a query or a table" if format is None else f"files of the format {format}"
             raise MergeConfigError(f"{named} is only available for JSON and CSV files, not for {kind}. Remove it.")
         return None
-    if chooses_own_mode(options):
+    if any(option.lower() in _OWN_OPTIONS for option, _ in options):
         if named:
             raise MergeConfigError(
                 f"{named} can't be combined with the reader's options mode and columnNameOfCorruptRecord. Remove one "

@@ -83,22 +83,22 @@ class MergeWindow:
 
     def source_condition(self) -> str:
         """The SQL condition for source rows in the window."""
-        return self._span(self.column)
+        return self._span()
 
     def target_condition(self, alias: str) -> str:
         """The SQL condition for target rows in the window.
 
         :param alias: the target's alias, quoted.
         """
-        span = self._span(self.column, f"{alias}.")
+        span = self._span(f"{alias}.")
         if self.date_column is None:
             return span
         last = (self._local("end") - timedelta(microseconds=1)).date()
         name = f"{alias}.{quote_name(self.date_column)}"
         return f"{name} >= {_date(self._local('start').date())} AND {name} <= {_date(last)} AND {span}"
 
-    def _span(self, column: str, prefix: str = "") -> str:
-        name = f"{prefix}{quote_name(column)}"
+    def _span(self, prefix: str = "") -> str:
+        name = f"{prefix}{quote_name(self.column)}"
         return f"{name} >= {self._literal('start')} AND {name} < {self._literal('end')}"
 
     def _literal(self, which: str) -> str:
