@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def inserted_rows(
-    merge: StartedMerge,
-    unmatched: DataFrame,
-    *,
-    tracking: Sequence[TrackingColumn] = (),
-    change_data: bool = False,
+    merge: StartedMerge, unmatched: DataFrame, *, tracking: Sequence[TrackingColumn] = (), change_data: bool = False
 ) -> DataFrame:
     """The rows that the insert clauses make from source rows without a match.
 

@@ -251,10 +251,7 @@ class MergeIntoCommand:
     def _transaction(self) -> Iterator[MergeTransaction]:
         settings = self._settings
         transaction = MergeTransaction(
-            self._gateway,
-            self._statement,
-            use_checksum=settings.use_checksum,
-            list_files=settings.shortcuts,
+            self._gateway, self._statement, use_checksum=settings.use_checksum, list_files=settings.shortcuts
         )
         try:
             self._report.version_read = transaction.version_read

@@ -92,13 +92,7 @@ class TargetScan:
         return self._gateway.data_frame(utils.replaceFileIndex(plan, self._file_index(files)))
 
     def frame_with_positions(
-        self,
-        files: FileSet,
-        names: ColumnNames,
-        *,
-        indexed: bool,
-        where: Sequence[Column],
-        most_tasks: int | None,
+        self, files: FileSet, names: ColumnNames, *, indexed: bool, where: Sequence[Column], most_tasks: int | None
     ) -> DataFrame:
         """:meth:`frame` plus columns: the file's path (URI, as Spark encodes it), the row's index in it and a number.
 

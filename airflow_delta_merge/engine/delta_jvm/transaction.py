@@ -299,11 +299,7 @@ class MergeTransaction:
         return str(value.get()) if value.isDefined() else None
 
     def commit(
-        self,
-        actions: JavaObject,
-        *,
-        application: tuple[str, int] | None = None,
-        user_metadata: str | None = None,
+        self, actions: JavaObject, *, application: tuple[str, int] | None = None, user_metadata: str | None = None
     ) -> int | None:
         """Commit as operation MERGE with the statement's predicates and metrics, as Delta's own command does.
 

@@ -21,12 +21,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
 from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
-from airflow_delta_merge.engine.old_rows.parquet_copy import (
-    CopiedFile,
-    FileToCopy,
-    copy_file,
-    reason_not_to_copy,
-)
+from airflow_delta_merge.engine.old_rows.parquet_copy import CopiedFile, FileToCopy, copy_file, reason_not_to_copy
 
 if TYPE_CHECKING:
     import pyarrow as pa

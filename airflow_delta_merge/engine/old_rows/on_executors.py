@@ -110,12 +110,7 @@ def _copy_in_task(task: _Task, *, codec: str, leaves: Sequence[Leaf]) -> tuple[A
         if arrow_version() < LEAST_ARROW:
             return f"pyarrow {pa.__version__} is older than {LEAST_ARROW}"
         taken = pa.Array.from_buffers(pa.int64(), len(positions) // 8, [None, pa.py_buffer(positions)])
-        copied = copy_file(
-            FileToCopy(path, copy, taken),
-            codec=codec,
-            leaves=leaves,
-            most_bytes=_MOST_BYTES_AT_ONCE,
-        )
+        copied = copy_file(FileToCopy(path, copy, taken), codec=codec, leaves=leaves, most_bytes=_MOST_BYTES_AT_ONCE)
     except Exception as error:  # Spark may read what Arrow can't; a retry would fail in the same way
         Path(copy).unlink(missing_ok=True)
         return f"{type(error).__name__}: {error}"
