@@ -23,12 +23,12 @@ from airflow_delta_merge.engine.file_statistics import (
     range_of_all,
 )
 from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
-from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, SourceKey, source_keys
-from airflow_delta_merge.engine.trusted_bounds import Range, leaves_rows_out, with_margin
+from airflow_delta_merge.engine.source_keys import LONGEST_CUT, WHOLE_TYPES, SourceKey, in_range, source_keys
+from airflow_delta_merge.engine.trusted_bounds import Range, leaves_files_out, leaves_rows_out, with_margin
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+    from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source import MaterializedSource
@@ -149,7 +149,8 @@ def choose_files(
         for key in rows_too
         if key.name in clusters and key.type != "string"
     }
-    matching = row_predicates(statement, rows_too, of_rows)
+    of_keys = [key.predicate(of_rows.get(key.name)) for key in rows_too]
+    matching = statement.target_only_conjuncts + of_keys
     if listed is not None:
         by_partition = [key for key in keys if key.of_partition]
         predicates = [key.predicate(clusters.get(key.name)) for key in by_partition]
@@ -157,7 +158,7 @@ def choose_files(
         if chosen is not None:
             return chosen, matching
     is_same = of_rows == clusters and len(rows_too) == len(keys)
-    of_files = matching if is_same else row_predicates(statement, keys, clusters)
+    of_files = of_keys if is_same else [key.predicate(clusters.get(key.name)) for key in keys]
     return candidate_files(merge, of_files), matching
 
 
@@ -199,25 +200,16 @@ def _columns_to_compare(merge: StartedMerge, keys: Sequence[SourceKey]) -> list[
     return known if len(known) == len(keys) else []
 
 
-def row_predicates(
-    statement: ResolvedMerge, keys: Sequence[SourceKey], clusters: dict[str, list[Range]]
-) -> list[Column]:
-    """Predicates over the target, all of which are true for every row that can match.
-
-    :param clusters: ranges by the key's name, as :func:`key_clusters` gives them.
-    """
-    matching = statement.target_only_conjuncts
-    return matching + [key.predicate(clusters.get(key.name)) for key in keys]
-
-
-def candidate_files(merge: StartedMerge, matching: Sequence[Column]) -> FileSet:
+def candidate_files(merge: StartedMerge, of_keys: Sequence[Column]) -> FileSet:
     """The files that :func:`candidate_predicates` leave, or all files without predicates. They count as read.
 
     Delta casts the texts of partition values as the session says, and may fail. Spark reads an invalid text, such as
     the empty text of some writers, as NULL. So a merge must fail on an invalid text only by the predicates by which
     Delta's own MERGE chooses files.
+
+    :param of_keys: predicates over the target, all of which are true for every row that a source row matches.
     """
-    files, predicates = merge.transaction.files, candidate_predicates(merge, matching)
+    files, predicates = merge.transaction.files, candidate_predicates(merge, of_keys)
     try:
         return files.filter(predicates) if predicates else files.all()
     except MergeExecutionError as error:
@@ -225,36 +217,64 @@ def candidate_files(merge: StartedMerge, matching: Sequence[Column]) -> FileSet:
             raise
         if merge.clauses_of("not matched by source"):
             return files.all()  # then Delta's own MERGE reads all files
-        without_keys = merge.statement.target_only_conjuncts
-        if len(matching) == len(without_keys):
+        if not of_keys:
             raise
-        return candidate_files(merge, without_keys)
+        return candidate_files(merge, [])
 
 
-def candidate_predicates(merge: StartedMerge, matching: Sequence[Column]) -> list[Column]:
+def candidate_predicates(merge: StartedMerge, of_keys: Sequence[Column]) -> list[Column]:
     """Predicates over the target, all of which are true for every row that the merge must look at.
 
     They choose files by their statistics only. Evaluated for rows, a clause's condition might raise an error for a row
     that the clause does not apply to.
 
-    :param matching: the result of :func:`row_predicates`.
+    :param of_keys: as for :func:`candidate_files`.
     """
-    matching = list(matching)
-    by_source = merge.clauses_of("not matched by source")
-    if not by_source and not merge.insert_clauses:
+    if merge.clauses_of("not matched by source"):
+        return _predicates_by_source(merge, of_keys)
+    matching = [*merge.statement.target_only_conjuncts, *of_keys]
+    if not merge.insert_clauses:
         # A row matters only if it fulfils the target's part of some clause's condition.
         parts = merge.statement.target_only_clause_conjuncts
         if all(parts):
             matching.append(reduce(Column.__or__, map(_conjunction, parts)))
-    if not by_source:
-        return matching
-    if any(clause.condition is None for clause in by_source):
+    return matching
+
+
+def _predicates_by_source(merge: StartedMerge, of_keys: Sequence[Column]) -> list[Column]:
+    """:func:`candidate_predicates` with NOT MATCHED BY SOURCE clauses.
+
+    Delta's own MERGE then reads all files, so only bounds that can be trusted may leave one out.
+    """
+    statement, partitioned_by = merge.statement, merge.transaction.partition_columns
+
+    def trusted(parts: Sequence[TargetPart]) -> list[Column]:
+        return [predicate for part in parts if (predicate := _trusted(merge, part)) is not None]
+
+    by_source = [trusted(parts) for parts in statement.by_source_parts(partitioned_by)]
+    if not all(by_source):
         return []
     # A row matters if it can match, or if a by-source clause can take it. Predicates that both share stay separate:
     # a predicate over partitions alone prevents conflicts with writers of other partitions.
-    conditions = [clause.condition for clause in by_source if clause.condition is not None]
-    either = reduce(Column.__or__, conditions, _conjunction(matching))
-    return [*merge.statement.conjuncts_of_every_candidate(), either]
+    matching = [*trusted(statement.condition_parts(partitioned_by)), *of_keys]
+    either = reduce(Column.__or__, map(_conjunction, by_source), _conjunction(matching))
+    return [*trusted(statement.shared_parts(partitioned_by)), either]
+
+
+def _trusted(merge: StartedMerge, part: TargetPart) -> Column | None:
+    """A predicate that is true for each file that can hold a row for which this part of a condition is true.
+
+    None if nothing leaves files out.
+    """
+    if part.of_partitions:
+        return part.predicate
+    values = part.range
+    if values is None or not merge.settings.prune_by_source or not leaves_files_out(values.type):
+        return None
+    ends = [end for end in (values.low, values.high) if end is not None]
+    low, high = with_margin(values.type, (ends[0], ends[-1]), in_utc=merge.transaction.is_in_utc, ascii_only=True)
+    known = None if values.low is None else low, None if values.high is None else high
+    return None if known == (None, None) else in_range(values.column, known, values.type)
 
 
 def _conjunction(predicates: Sequence[Column]) -> Column:

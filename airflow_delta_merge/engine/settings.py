@@ -21,8 +21,9 @@ PRUNE_BY_SOURCE = "deltaMerge.pruneBySource.enabled"
 class Settings:
     """The session's settings for the engine's shortcuts.
 
-    :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows.
-        The table property :data:`PRUNE_BY_SOURCE` can turn it off, too.
+    :param prune_by_source: ``pruneBySource.enabled``: whether the source's keys choose the target's files and rows, and
+        bounds in NOT MATCHED BY SOURCE conditions its files. The table property :data:`PRUNE_BY_SOURCE` can turn it
+        off, too.
     :param shortcuts: ``shortcuts.enabled``: whether merges may skip steps: write a source without keeping it, write in
         the pass that joins, make new rows from the source alone, choose files from a list on the driver.
     :param use_checksum: ``useChecksum.enabled``: whether a small table's files and its applications' transactions are

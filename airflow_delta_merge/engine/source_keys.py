@@ -135,8 +135,9 @@ class SourceKey(Equality):
         :param clusters: ranges that hold all the source's values; None for its one range.
         """
         ranges = [self._with_margin(each, ascii_only=True) for each in self._ranges(clusters)]
-        in_range = reduce(Column.__or__, map(self._in_range, ranges)) if ranges else F.lit(False)
-        return in_range | self.target.isNull() if self._meets_null else in_range
+        held = [in_range(self.target, each, self.type) for each in ranges]
+        found = reduce(Column.__or__, held) if held else F.lit(False)
+        return found | self.target.isNull() if self._meets_null else found
 
     def sought_ranges(self, clusters: Sequence[Range] | None) -> SoughtRanges:
         """The values for which :meth:`predicate` is true. The key must have a :attr:`column`."""
@@ -157,23 +158,29 @@ class SourceKey(Equality):
     def _meets_null(self) -> bool:
         return self.null_safe and bool(self.found[f"{self.name}_nulls"] > 0)
 
-    def _in_range(self, values: OpenRange) -> Column:
-        smallest, largest = values
-        if self.type in INTEGER_BITS:
-            # A target column of a narrower integer type is compared as the source's wider type, but its statistics
-            # have its own type.
-            assert smallest is not None, "ranges of whole numbers have both ends"
-            assert largest is not None, "ranges of whole numbers have both ends"
-            bound = 1 << (INTEGER_BITS[self.type] - 1)
-            smallest, largest = max(smallest, -bound), min(largest, bound - 1)
-            if smallest > largest:
-                return F.lit(False)
-        ends = []
-        if smallest is not None:
-            ends.append(self.target >= _literal(smallest, self.type))
-        if largest is not None:
-            ends.append(self.target <= _literal(largest, self.type))
-        return reduce(Column.__and__, ends) if ends else F.lit(True)
+
+def in_range(column: Column, values: OpenRange, type_: str) -> Column:
+    """Whether a column's value, or a file's bounds of it, is in a range.
+
+    :param column: a column of the table.
+    :param values: the range, its ends in the same form as in :class:`SourceKey`.
+    :param type_: the column's type.
+    """
+    smallest, largest = values
+    if type_ in INTEGER_BITS:
+        # A target column of a narrower integer type is compared as the other side's wider type, but its statistics have
+        # its own type.
+        bound = 1 << (INTEGER_BITS[type_] - 1)
+        smallest = -bound if smallest is None else max(smallest, -bound)
+        largest = bound - 1 if largest is None else min(largest, bound - 1)
+        if smallest > largest:
+            return F.lit(False)
+    ends = []
+    if smallest is not None:
+        ends.append(column >= _literal(smallest, type_))
+    if largest is not None:
+        ends.append(column <= _literal(largest, type_))
+    return reduce(Column.__and__, ends) if ends else F.lit(True)
 
 
 def _literal(value: Any, type_: str) -> Column:

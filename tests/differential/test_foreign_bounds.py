@@ -242,14 +242,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bounds_of_other_writers(case: Foreign, spark: SparkSession, tmp_path: Path) -> None:
-    with session_settings(spark, case.settings):
-        table = make_table(
-            spark,
-            tmp_path / "table",
-            f"k {case.type}, v STRING",
-            f"SELECT CAST({case.key} AS {case.type}) AS k, concat('old', id) AS v FROM range({FILES})",
-            edit=with_statistics(case.written),
-        )
+    table = _table_of(case, spark, tmp_path)
     # Spark compares constants of a source with Parquet's own bounds, which is wrong for texts that are no UTF-8.
     source = "SELECT col1 AS k, 'new' AS v FROM VALUES " + ", ".join(f"({key})" for key in case.source)
     searched = check_all_ways(
@@ -260,6 +253,38 @@ def test_bounds_of_other_writers(case: Foreign, spark: SparkSession, tmp_path: P
         assert min(left_out.values()) > 0, left_out
     elif case.name.startswith(("decimals", "days", "zones", "NULLs")):
         assert left_out == dict.fromkeys(WAYS, 0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bounds_of_other_writers_and_conditions_of_by_source_clauses(
+    case: Foreign, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The built-in reads all files for such a clause, whatever bounds say."""
+    key = case.source[0]
+    condition = "t.k IS NULL" if "NULL" in key else f"t.k >= {key} AND t.k <= {key}"
+    searched = check_all_ways(
+        spark,
+        _table_of(case, spark, tmp_path),
+        tmp_path,
+        source="SELECT * FROM VALUES ('of', 'no file') AS (v, w)",
+        on="t.v = s.w",
+        statement="MERGE INTO {t} t USING ({s}) s ON {on} WHEN NOT MATCHED BY SOURCE AND "
+        f"{condition} THEN UPDATE SET v = 'found'",
+        settings=case.settings,
+    )
+    if case.prunes:
+        assert max(searched.values()) < FILES, searched
+
+
+def _table_of(case: Foreign, spark: SparkSession, tmp_path: Path) -> Path:
+    with session_settings(spark, case.settings):
+        return make_table(
+            spark,
+            tmp_path / "table",
+            f"k {case.type}, v STRING",
+            f"SELECT CAST({case.key} AS {case.type}) AS k, concat('old', id) AS v FROM range({FILES})",
+            edit=with_statistics(case.written),
+        )
 
 
 def test_char_values_without_their_blanks(spark: SparkSession, tmp_path: Path) -> None:

@@ -161,6 +161,40 @@ def check(case: Prune, spark: SparkSession, table: Path, tmp_path: Path, builtin
 
 
 @pytest.mark.parametrize(
+    ("condition", "files"),
+    [
+        ("t.id >= 1550", 1),
+        ("1550 <= t.id AND t.v = 1551", 1),
+        ("t.id BETWEEN 1195 AND 1205", 2),
+        ("t.id <=> 1550 AND t.id % 2 = 0", 1),
+        ("t.id IN (1550, 1560)", 1),
+        (f"t.id IN ({', '.join(map(str, range(1550, 1570)))})", 1),
+        ("t.small >= 1550", 1),
+        ("t.small < 5000000000", 16),
+        ("t.price > 399.00", 1),
+        ("t.price IN (CAST(399.00 AS DECIMAL(12, 2)), NULL)", 1),
+        ("t.day >= '2028-05-12'", 1),
+        ("t.at < TIMESTAMP'1970-01-01 02:00:00'", 1),
+        ("t.code > '001580'", 1),
+        ("t.code = '001580' AND t.code IS NOT NULL", 1),
+        ("t.gap IS NULL", 16),
+        ("t.id + 1 > 1550", 16),
+        ("NOT t.id < 1550", 1),
+        ("t.id = NULL", 16),
+        ("(t.id = 5 OR t.id = 1550)", 16),
+    ],
+)
+def test_files_for_a_condition_of_a_by_source_clause(
+    condition: str, files: int, spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    """Those beside the one file that the source's only row can be in."""
+    clause = f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN UPDATE SET v = -1"
+    merge = f"MERGE INTO {{t}} t USING ({ids('250, 251')}) s ON t.id = s.id {clause}"
+    result = merged_as_by_the_builtin(spark, table, tmp_path, merge)
+    assert result.num_candidate_files == min(FILES, files + 1)
+
+
+@pytest.mark.parametrize(
     ("most", "ranges"),
     [
         (5, [(1, 2), (5, 5), (7, 9), (20, 21)]),

@@ -7,6 +7,7 @@ printed with its seed, the table's and the merge's SQL, shrunk by hypothesis to 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections import Counter
 
 import pytest
@@ -58,7 +59,8 @@ def _try(strategy: SearchStrategy[list[Case]], part: int, engines: Harness, conf
             try:
                 outcomes[engines.check_anything(case)] += 1
             except BaseException as failure:
-                _say(str(failure))  # hypothesis tells of it when it is shrunk, in some minutes
+                # Hypothesis tells of it when it is shrunk, in some minutes.
+                _say(str(failure) if isinstance(failure, pytest.fail.Exception) else traceback.format_exc())
                 raise
         if outcomes.total() % 100 == 0:
             _say(f"part {part}: {outcomes.total()} statements")

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, target_range
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
@@ -299,16 +300,44 @@ class ResolvedMerge:
         """The parts of the ON condition that use no source column."""
         return self._target_only(self._conjuncts(self.command.condition()))
 
-    def conjuncts_of_every_candidate(self) -> list[Column]:
-        """The target-only parts that all NOT MATCHED BY SOURCE conditions share, such as the bounds of a window."""
-        conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
-        by_clause = [self._conjuncts(each.get()) if each.isDefined() else [] for each in conditions]
+    def condition_parts(self, partitioned_by: Sequence[str]) -> list[TargetPart]:
+        """The same parts with what they say about files.
+
+        :param partitioned_by: the table's partition columns.
+        """
+        return self._target_parts(self._conjuncts(self.command.condition()), partitioned_by)
+
+    def by_source_parts(self, partitioned_by: Sequence[str]) -> list[list[TargetPart]]:
+        """The parts of each NOT MATCHED BY SOURCE condition, clause by clause; none for a clause without one."""
+        return [self._target_parts(conjuncts, partitioned_by) for conjuncts in self._by_source_conjuncts]
+
+    def shared_parts(self, partitioned_by: Sequence[str]) -> list[TargetPart]:
+        """The parts of the ON condition that all these conditions share, such as the bounds of a window."""
         shared = [
             conjunct
             for conjunct in self._conjuncts(self.command.condition())
-            if all(any(conjunct.semanticEquals(each) for each in conjuncts) for conjuncts in by_clause)
+            if all(any(conjunct.semanticEquals(each) for each in conjuncts) for conjuncts in self._by_source_conjuncts)
         ]
-        return self._target_only(shared)
+        return self._target_parts(shared, partitioned_by)
+
+    @cached_property
+    def _by_source_conjuncts(self) -> list[list[JavaObject]]:
+        conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
+        return [self._conjuncts(each.get()) if each.isDefined() else [] for each in conditions]
+
+    def _target_parts(self, expressions: Iterable[JavaObject], partitioned_by: Sequence[str]) -> list[TargetPart]:
+        output = self.command.target().output()
+        columns = [each for each in scala_list(output) if str(each.name()) in partitioned_by]
+        target, partitions = self._references(output), self._references(self._gateway.seq(columns))
+        return [
+            TargetPart(
+                predicate=self._gateway.column(each),
+                of_partitions=bool(each.references().subsetOf(partitions)),
+                range=target_range(self._gateway, each, self._plain_target_column),
+            )
+            for each in expressions
+            if each.references().subsetOf(target)
+        ]
 
     @cached_property
     def target_only_clause_conjuncts(self) -> list[list[Column]]:

@@ -95,7 +95,7 @@ def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
     """
     statement, transaction = merge.statement, merge.transaction
     # They count as read, so that two concurrent first loads conflict.
-    candidates = candidate_files(merge, statement.target_only_conjuncts)
+    candidates = candidate_files(merge, [])
     set_skipping_metrics(merge, candidates)
     source = statement.source_frame()
     if reason == FIRST_LOAD:
