@@ -21,7 +21,7 @@ from airflow_delta_merge.patterns import Upsert
     end_date=pendulum.datetime(2013, 2, 1, tz="America/New_York"),
     catchup=True,
     is_paused_upon_creation=True,
-    max_active_runs=1,  # one driver at a time may write to a table in S3
+    max_active_runs=1,  # months must be merged in order
     default_args={"depends_on_past": True},  # a later month must not be overwritten by an earlier one
     doc_md=__doc__,
     tags=["delta-merge", "pattern"],
