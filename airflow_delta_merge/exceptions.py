@@ -55,7 +55,7 @@ class MergeConfigError(DeltaMergeError, ValueError):
 class MergeExecutionError(DeltaMergeError):
     """The merge engine refused or failed; nothing was committed.
 
-    If there is a condition, look it up in ``docs/errors.md``; otherwise the message says what to do.
+    If there is a condition, look it up in ``docs/troubleshooting.md``; otherwise the message says what to do.
 
     :param message: what happened, in a sentence.
     :param condition: Delta's or Spark's error condition, e.g.
@@ -101,7 +101,7 @@ class EmptySourceError(MergeGuardError):
 class SourceExpectationError(MergeGuardError):
     """The source's columns or rows break ``expect_source``; nothing was committed.
 
-    The job's log shows some of the rows.
+    The job's log shows some of the rows, unless ``sample`` is ``none``.
     """
 
 

@@ -1,4 +1,4 @@
-"""When a merge shall rather fail than be committed: bounds on what it would do, checked before a row is written."""
+"""When a merge fails instead of committing: limits for what it would change."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _ON_EMPTY_SOURCE = ("merge", "skip", "fail")
 
 @dataclass(frozen=True, kw_only=True)
 class MergeGuards:
-    """Bounds that a merge must keep to; it fails with its numbers, and commits nothing, when one is overstepped.
+    """Limits for a merge. Exceeding one fails it with the numbers, without a commit.
 
-    :param fail_if: SQL conditions over :data:`GUARDED_COUNTS`. A dict gives the greatest allowed values:
+    :param fail_if: SQL conditions over :data:`GUARDED_COUNTS`. A dict has maximum values:
         ``{"deleted_fraction": 0.2}`` is ``deleted_fraction > 0.2``.
-    :param on_empty_source: what a source without rows means: ``merge`` as ever (a by-source clause would take every
-        row of the target), ``skip`` the merge, or ``fail``.
-    :param expect_source: what the source's rows must be like, as :class:`SourceExpectations` or a dict like it.
+    :param on_empty_source: what a source without rows means: ``merge`` it like any other (a by-source clause takes
+        every row of the target), ``skip`` the merge, or ``fail``.
+    :param expect_source: conditions that the source's rows must meet, as :class:`SourceExpectations` or a dict like it.
     """
 
     fail_if: tuple[str, ...] = ()

@@ -42,13 +42,13 @@ class JdbcSource:
     :param query: a query in the database's own SQL, in place of a table.
     :param partition_column: the column by whose values the rows are read in several parts: a number, a date or a
         timestamp.
-    :param lower_bound: from where on the column's values are divided. Rows beyond the bounds are read, too. Without
-        bounds the database is asked for the least and the greatest value.
-    :param upper_bound: up to where.
-    :param num_partitions: how many parts there are; each is a query of its own.
+    :param lower_bound: the start of the range to split. Rows beyond the bounds are read, too. By default Spark queries
+        the column's minimum and maximum.
+    :param upper_bound: the end of the range.
+    :param num_partitions: the number of parts; each is a query of its own.
     :param fetch_size: rows that travel at a time. (Default: 1000)
     :param options: further options of Spark's JDBC reader, as pairs of (name, value).
-    :raises MergeConfigError: when it can't be meant so.
+    :raises MergeConfigError: when it is invalid.
     """
 
     conn_id: str

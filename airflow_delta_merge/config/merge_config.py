@@ -37,15 +37,15 @@ class MergeConfig(MergeOptions):
         nor counted.
     :param create_table: whether and how a missing target is made before, as :class:`CreateTable` or what
         :meth:`CreateTable.of` reads.
-    :param window: the part of the target, by a column's values, that the merge is about, as :class:`MergeWindow` or a
-        dict like it: source rows outside are left out, target rows outside stay as they are.
+    :param window: the part of the table to merge, by a column's values, as :class:`MergeWindow` or a dict like it:
+        source rows outside are left out, target rows outside stay as they are.
     :param guards: conditions under which the merge fails instead of committing, as
         :class:`~airflow_delta_merge.config.MergeGuards` or a dict of its parameters.
     :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
         Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
     :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
-        ``null_safe``: ``allow`` them, or ``fail`` before anything is written.
-    :raises MergeConfigError: when any of it can't be meant so.
+        ``null_safe``: ``allow`` them, or ``fail`` without a commit.
+    :raises MergeConfigError: when any of it is invalid.
     """
 
     target: MergeTarget
@@ -184,7 +184,7 @@ class MergeConfig(MergeOptions):
     def from_dict(cls, data: Mapping[str, Any]) -> MergeConfig:
         """Read a config from a dict of JSON types.
 
-        :raises MergeConfigError: for unknown keys, another version, or a config that can't be meant so.
+        :raises MergeConfigError: for unknown keys, another version, or an invalid config.
         """
         required = ("target", "source", "on", "clauses")
         optional = tuple(each.name for each in fields(cls) if each.name not in required)

@@ -1,4 +1,4 @@
-"""What a merge's source has to be like; looked at when it was read and nothing is written yet."""
+"""Conditions on a merge's source, checked before the commit."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KEYS = ("unique", "not_null", "columns", "sample", "failed_rows_path")
 
 @dataclass(frozen=True, kw_only=True)
 class RowCondition:
-    """What each row of a source must fulfil.
+    """A condition that each row of a source must meet.
 
     :param name: what the expectation is called, in results and logs.
-    :param condition: a SQL condition over the source's columns. A row for which it is NULL fulfils it, as in a CHECK.
+    :param condition: a SQL condition over the source's columns. A row for which it is NULL meets it, as in a CHECK.
     :param on_failure: what becomes of the others: ``fail`` the merge, ``warn``, or ``set_aside`` these rows.
     """
 
@@ -39,21 +39,21 @@ class RowCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceExpectations:
-    """What the rows must be like that a merge takes; they are those that are left by its window and dedupe.
+    """Conditions on the rows that a merge takes: those in its window, after its dedupe.
 
-    :param unique: columns whose values together no two rows share. A row with a NULL in one of them shares them with
-        none, as in SQL; name it in ``not_null`` too. Rows that are set aside by others don't count.
+    :param unique: columns that must be unique together. A row with a NULL in one of them equals no other, as in SQL;
+        name it in ``not_null`` too. Rows that other conditions set aside don't count.
     :param not_null: columns that are never NULL.
-    :param columns: columns that must be there, with their types as Spark SQL writes them; there may be more.
-    :param sample: what a few of the rows that don't meet them show in the log: ``keys`` (the columns in ``unique`` and
-        those that ``on`` compares), ``rows`` (all columns) or ``none``, when also keys tell too much.
-    :param conditions: what each row must fulfil, as :class:`RowCondition`; in a dict each has its name as key.
+    :param columns: columns that must exist, with their types as Spark SQL writes them; there may be more.
+    :param sample: what the log shows of a few failing rows: ``keys`` (the columns in ``unique`` and those that ``on``
+        compares), ``rows`` (all columns) or ``none`` (if keys are personal data).
+    :param conditions: conditions that each row must meet, as :class:`RowCondition`; in a dict each has its name as key.
     :param unique_on_failure: what becomes of rows that aren't ``unique``: ``fail`` the merge, ``warn``, or
         ``set_aside``, all of those that share their values.
     :param not_null_on_failure: what becomes of rows with a NULL in one of ``not_null``.
-    :param failed_rows_path: with ``set_aside``: path of the Delta table to which such rows are added; it is made if it
-        is missing.
-    :raises MergeConfigError: when nothing is expected, or it can't be meant so.
+    :param failed_rows_path: with ``set_aside``: path of the Delta table to which such rows are added; it is created if
+        missing.
+    :raises MergeConfigError: when it is empty or invalid.
     """
 
     unique: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ class MergeResult:
     :param location: the folder or URI of the target; empty in results of a release that didn't tell it.
     :param version_read: the table version the merge was computed on.
     :param version: the version the merge committed; None when there was nothing to commit.
-    :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``.
+    :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``; another one with ``engine="builtin"``.
     :param executor_reason: why that executor ran and how it went about it, in a sentence.
     :param num_affected_rows: updated + deleted + inserted rows.
     :param num_updated_rows: rows changed by UPDATE clauses, also when the new values equal the old ones.

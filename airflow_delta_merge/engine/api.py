@@ -49,7 +49,7 @@ def merge(
     :param on_lineage: called with where the target's columns come from, once the merge is done; not called when an
         earlier try had committed, nor when it can't be determined.
     :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
-    :raises MergeGuardError: when the merge would overstep one of the config's guards.
+    :raises MergeGuardError: when the merge would exceed one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.

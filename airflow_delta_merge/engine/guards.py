@@ -1,4 +1,4 @@
-"""Guards: bounds on what a merge would do, looked at when that is known and nothing is committed yet."""
+"""Guards: limits for what a merge would change, checked once that is known and before the commit."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def require_guards(gateway: Gateway, guards: MergeGuards) -> None:
 
 
 def check_source(guards: MergeGuards, num_rows: int) -> None:
-    """Look at the source's rows, once it was read.
+    """Check the number of source rows, once the source was read.
 
-    :raises EmptySourceError: when it has none and shall have some.
+    :raises EmptySourceError: when it has none and must have some.
     """
     if num_rows == 0 and guards.on_empty_source != "merge":
         raise EmptySourceError(

@@ -84,9 +84,9 @@ class DeltaMergeOperator(SparkOptions):
     With ``multiple_outputs=True`` each entry of the result has a key of its own.
 
     The arguments are checked when the DAG is parsed, as far as they are known then, and again when templates and
-    outputs of upstream tasks have their values. The statement that they then come to stands among the task's rendered
-    templates, as ``statement``. A merge that another try cannot help (a column that isn't there, two
-    source rows for one target row …) fails without Airflow's retries.
+    outputs of upstream tasks have their values. The resulting statement is in the task's rendered templates, as
+    ``statement``. A merge that a retry can't help (a missing column, two source rows for one target row …) fails
+    without Airflow's retries.
 
     :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
         :class:`~airflow_delta_merge.config.MergeTarget`, a dict like it, an ``ObjectStoragePath`` or the table's asset.
@@ -117,42 +117,40 @@ class DeltaMergeOperator(SparkOptions):
     :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
     :param engine: ``builtin`` to have Delta's own ``MERGE`` find and write the changes, under the same identity and
         guards and with the same result; it knows neither ``update_only_changed`` nor ``expect_source``.
-    :param create_table: whether a missing target is made, as an empty Delta table with the source's columns; or a dict
-        that says how: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
+    :param create_table: whether to create a missing target, as an empty Delta table with the source's columns; or a
+        dict of options: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
         ``properties``. (templated)
-    :param window: the part of the target that the merge is about, by the values of a column: source rows outside are
-        left out, target rows outside stay as they are. A column's name stands for the run's data interval, in the DAG's
-        timezone; :class:`~airflow_delta_merge.config.MergeWindow` or a dict like it says more, and may leave ``start``,
-        ``end`` and ``timezone`` out. (templated)
-    :param fail_if: bounds on what the merge does, looked at when it is known exactly and nothing is written yet; one
-        that is overstepped fails the task with its numbers and without retries. A dict of greatest values
+    :param window: the part of the table to merge, by the values of a column: source rows outside are left out, target
+        rows outside stay as they are. A column's name stands for the run's data interval, in the DAG's timezone;
+        :class:`~airflow_delta_merge.config.MergeWindow` or a dict like it says more. In the dict ``start``, ``end`` and
+        ``timezone`` are optional. (templated)
+    :param fail_if: limits for what the merge may change, checked before the commit. Exceeding one fails the task with
+        the numbers, without retries. A dict of maximum values
         (``{"deleted_fraction": 0.2, "num_inserted_rows": 1_000_000}``) or a list of SQL conditions over
         :data:`~airflow_delta_merge.config.GUARDED_COUNTS`
         (``["num_deleted_rows > 100 AND deleted_fraction > 0.2"]``). (templated)
-    :param on_empty_source: what a source without rows means: ``merge`` as ever, ``skip`` (the task is skipped) or
-        ``fail``. (templated)
-    :param expect_source: what the source must be like, looked at before anything is written; otherwise the task fails
-        with the numbers of rows, a few of which stand in its log, and without retries: a dict of ``unique`` (columns
-        whose values together no two rows share), ``not_null`` (columns that are never NULL), ``columns`` (types by
-        name: ``{"id": "bigint"}``) and ``sample`` (what the log shows of such rows: ``keys``, ``rows`` or ``none``),
-        or :class:`~airflow_delta_merge.config.SourceExpectations`. Conditions by names of your own, and
-        ``on_failure``, let rows pass with a warning or set them aside in the Delta table ``failed_rows_path``.
-        (templated)
+    :param on_empty_source: what a source without rows means: ``merge`` it like any other, ``skip`` (the task is
+        skipped) or ``fail``. (templated)
+    :param expect_source: conditions that the source's rows must meet, checked before the commit. Otherwise the task
+        fails with the numbers, without retries, and its log shows some of the rows. A dict of ``unique`` (columns that
+        must be unique together), ``not_null`` (columns that are never NULL), ``columns`` (types by name:
+        ``{"id": "bigint"}``) and ``sample`` (what the log shows of such rows: ``keys``, ``rows`` or ``none``), or
+        :class:`~airflow_delta_merge.config.SourceExpectations`. Conditions by names of your own, and ``on_failure``,
+        let rows pass with a warning or set them aside in the Delta table ``failed_rows_path``. (templated)
     :param merges: several merges in place of one, in one Spark application: dicts of the arguments above, or
-        :class:`~airflow_delta_merge.config.MergeConfig`. They run side by side, those into the same target in their
-        order. The task returns a list of results, with None for a merge that ``on_empty_source="skip"`` has skipped;
-        when some fail, the others are done all the same, and the next try finds them committed. (templated)
-    :param exactly_once: whether the table shall hold each intended execution of this task once, however often it is
-        tried: a try finds in the table's log what an earlier one has committed, returns its result and does nothing;
-        one that a later execution has overtaken fails. A retry is no new execution; clearing the task is one. With
-        False each try merges anew. See ``docs/exactly_once.md``.
+        :class:`~airflow_delta_merge.config.MergeConfig`. They run in parallel, into the same target in order. The task
+        returns a list of results, with None for a merge that ``on_empty_source="skip"`` skipped. If some fail, the
+        others still finish, and the next try finds them committed. (templated)
+    :param exactly_once: whether each intended execution is applied to the table once. A retry that finds its commit
+        returns the recorded result, one that a later execution has overtaken fails; clearing the task merges again.
+        With False each try merges. See ``docs/exactly_once.md``.
     :param max_commit_attempts: how often a try computes the merge when other writers' commits conflict with it.
-    :param asset_events: when a successful task announces its target as an asset
+    :param asset_events: when the task announces its target as an asset
         (:func:`~airflow_delta_merge.assets.delta.delta_asset`), with the version and the counts in the event's
-        ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs that are
-        scheduled on the asset then run. A target by a relative path has no asset.
-    :param deferrable: whether to leave the worker's slot while Spark runs. A triggerer on the same machine then follows
-        it; any triggerer with deploy mode ``cluster`` on YARN. See ``docs/how_to/deferrable.md``.
+        ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs scheduled on the
+        asset then run. A target by a relative path has no asset.
+    :param deferrable: whether to free the worker's slot while Spark runs. A triggerer on the same machine follows
+        Spark; with deploy mode ``cluster`` (YARN, Kubernetes) any triggerer can. See ``docs/how_to/deferrable.md``.
     """
 
     template_fields: Sequence[str] = (

@@ -37,7 +37,8 @@ class SparkOptions(BaseOperator):
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
     :param exclude_packages: Maven coordinates, without versions, of what ``packages`` depend on but shall not load,
         comma-separated: ``group:artifact``. (templated)
-    :param driver_memory: memory of the driver, e.g. ``2g``; with a local master that is all of Spark. (Default: 1g)
+    :param driver_memory: memory of the driver, e.g. ``2g``; with a local master it is the heap of driver and executors.
+        (Default: 1g)
     :param executor_memory: memory of each executor, e.g. ``2g``.
     :param executor_cores: cores of each executor.
     :param num_executors: how many executors to start.
@@ -52,7 +53,7 @@ class SparkOptions(BaseOperator):
     :param keep_warm: for how many seconds Spark stays on the worker after the merge to take the next one of the same
         kind, which then needs about a second; 0 ends it with the merge. By default the connection's, else 0. See
         ``docs/how_to/warm.md``.
-    :param verbose: whether spark-submit tells what it was given, and the task's log has every line that Spark prints.
+    :param verbose: whether to log spark-submit's arguments and every line that Spark prints.
     """
 
     template_fields: Sequence[str] = (

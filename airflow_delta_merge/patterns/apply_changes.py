@@ -37,8 +37,8 @@ class ApplyChanges(ChangePattern):
     :param on_ties: several changes of one key with the same, greatest sequence: ``fail``, or ``pick`` any of them.
     :param deleted_column: a BOOLEAN column of the target, which the source doesn't have, that marks deleted rows.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what changes with a NULL in a key mean, which match nothing unless ``null_safe``: ``fail`` before
-        anything is written, or ``allow`` them.
+    :param null_keys: what changes with a NULL in a key mean, which match nothing unless ``null_safe``: ``fail`` without
+        a commit, or ``allow`` them.
     """
 
     NAME: ClassVar[str] = "apply_changes"

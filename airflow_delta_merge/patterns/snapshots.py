@@ -24,7 +24,7 @@ class InsertNew(Pattern):
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
     :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
+        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken; by default two of them with
         a new key are both inserted.
     """
@@ -59,7 +59,7 @@ class Upsert(InsertNew):
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
     :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
+        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken; by default they make the
         merge fail.
     :param keep: columns that an update leaves as they are, e.g. ``created_at``.
@@ -83,7 +83,7 @@ class Sync(Upsert):
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
     :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
+        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target, e.g. ``target.region = 'EU'``: only such rows are deleted. A
@@ -112,7 +112,7 @@ class SoftDelete(Sync):
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
     :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` before anything is written, or ``allow`` them.
+        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
     :param latest_by: columns that tell which of several source rows with one key is taken.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target: only such rows are marked.
