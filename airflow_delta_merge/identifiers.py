@@ -57,10 +57,10 @@ def _read_part(name: str, start: int) -> tuple[str, int]:
         part = name[start:end]
         if "`" in part:
             raise MergeConfigError(
-                f"{name!r} is not a name: a backtick may only stand around a whole part, doubled inside it."
+                f"{name!r} is not a valid name: backticks must enclose a whole part, and are doubled inside it."
             )
     if not part.strip():
-        raise MergeConfigError(f"{name!r} is not a name: it has an empty part.")
+        raise MergeConfigError(f"{name!r} is not a valid name: a part is empty.")
     return part, end
 
 
@@ -69,10 +69,12 @@ def _read_quoted(name: str, start: int) -> tuple[str, int]:
     while True:
         closing = name.find("`", position)
         if closing < 0:
-            raise MergeConfigError(f"{name!r} is not a name: a backtick is never closed.")
+            raise MergeConfigError(f"{name!r} is not a valid name: a backtick is never closed.")
         if not name.startswith("``", closing):
             break
         position = closing + 2
     if closing + 1 < len(name) and name[closing + 1] != ".":
-        raise MergeConfigError(f"{name!r} is not a name: after a closing backtick comes a dot or the end.")
+        raise MergeConfigError(
+            f"{name!r} is not a valid name: a closing backtick must be followed by a dot or the end."
+        )
     return name[start + 1 : closing].replace("``", "`"), closing + 1

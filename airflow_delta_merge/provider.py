@@ -36,8 +36,8 @@ _CONNECTION_TYPE = {
         },
         "kubernetes_conn_id": {
             "label": "Kubernetes connection",
-            "description": "For Kubernetes: a connection of type kubernetes, by which its API is reached. Without one "
-            "it is the access that the worker has by itself.",
+            "description": "For Kubernetes: a connection of type kubernetes for its API. Default: kubernetes_default "
+            "if it exists, else the worker's own access.",
             "schema": _OPTIONAL_TEXT,
         },
         "spark_operator": {
@@ -48,48 +48,48 @@ _CONNECTION_TYPE = {
         },
         "jars": {
             "label": "Further jars",
-            "description": "Paths or URIs, separated by commas, e.g. an object store's driver. Delta's own are there.",
+            "description": "Paths or URIs, separated by commas, e.g. an object store's driver. Delta's are added.",
             "schema": _OPTIONAL_TEXT,
         },
         "conf": {
             "label": "Spark properties",
-            "description": "A JSON object, e.g. of what storage and catalogs need. An operator's conf goes before it.",
+            "description": "A JSON object, e.g. for storage and catalogs. The operator's conf takes precedence.",
             "schema": {"type": ["object", "null"]},
         },
         "aws_conn_id": {
             "label": "AWS connection",
             "description": "For tables and sources in S3 (s3a://): a connection of type aws, with its keys. The jars "
-            "of Hadoop's S3A driver then go along.",
+            "of Hadoop's S3A driver are added.",
             "schema": _OPTIONAL_TEXT,
         },
         "azure_conn_id": {
             "label": "Azure connection",
             "description": "For tables and sources in Azure's storage (abfss://): a connection of type wasb or adls. "
-            "The jars of Hadoop's ABFS driver then go along.",
+            "The jars of Hadoop's ABFS driver are added.",
             "schema": _OPTIONAL_TEXT,
         },
         "gcp_conn_id": {
             "label": "Google Cloud connection",
             "description": "For tables and sources in Google Cloud Storage (gs://): a connection of type "
-            "google_cloud_platform. The jar of Google's driver then goes along.",
+            "google_cloud_platform. The jar of Google's driver is added.",
             "schema": _OPTIONAL_TEXT,
         },
         "s3_single_writer": {
             "label": "One writer in S3",
-            "description": "Somebody makes sure that no two drivers commit to a table in S3 at a time: for stores that "
-            "can't refuse the second one.",
+            "description": "Set it if only one driver at a time commits to each table in S3, for stores that can't "
+            "refuse a second writer.",
             "schema": {"type": ["boolean", "null"]},
         },
         "keep_warm": {
             "label": "Keep warm",
             "description": "For how many seconds Spark stays on the worker after a merge to take the next one; 0 "
-            "ends it with the merge. Goes behind an operator's keep_warm.",
+            "ends it with the merge. The operator's keep_warm takes precedence.",
             "schema": {"type": ["number", "null"]},
         },
         "namespace": {
             "label": "Namespace",
-            "description": "Tells deployments apart that have DAGs of the same names and merge into the same tables. "
-            "Goes before [delta_merge] namespace of the configuration.",
+            "description": "Distinguishes deployments whose DAGs have the same names and merge into the same tables. "
+            "Takes precedence over [delta_merge] namespace of the configuration.",
             "schema": _OPTIONAL_TEXT,
         },
         "history_server_url": {
@@ -128,9 +128,9 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "How merges into Delta tables are identified, and how their Spark starts.",
                 "options": {
                     "namespace": {
-                        "description": "Stands in front of the application id by which a table knows which merges it "
-                        "has. Deployments that have DAGs of the same names and merge into the same table need "
-                        "different ones. A connection of type delta_merge may name another one.",
+                        "description": "Prefix of the application ids by which tables recognize merges. Deployments "
+                        "whose DAGs have the same names and merge into the same tables need different ones. A "
+                        "connection of type delta_merge may set another one.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "staging",

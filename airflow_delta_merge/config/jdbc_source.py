@@ -19,7 +19,7 @@ DEFAULT_FETCH_SIZE = 1000
 # Spark's options for what a source says by another name, or only its connection may say: with a url of its own a
 # source could send the connection's password to another host.
 _OTHERWISE = {
-    **dict.fromkeys(("url", "user", "password", "driver"), "the connection gives it"),
+    **dict.fromkeys(("url", "user", "password", "driver"), "the connection sets it"),
     "dbtable": "use table or query",
     "query": "use the source's own query",
     "partitioncolumn": "use partition_column",
@@ -64,11 +64,11 @@ class JdbcSource:
     def __post_init__(self) -> None:
         require_text(self.conn_id, "a JDBC source's conn_id")
         if (self.table is None) == (self.query is None):
-            raise MergeConfigError("A JDBC source is either a table or a query; give exactly one.")
+            raise MergeConfigError("A JDBC source needs either a table or a query. Set exactly one of the two.")
         if self.query is not None:
             object.__setattr__(self, "query", require_text(self.query, "a JDBC source's query").strip().rstrip(";"))
         elif not _NAME.fullmatch(require_text(self.table, "a JDBC source's table")):
-            raise MergeConfigError(f"table is {self.table!r}, which is not a table's name: use query for a statement.")
+            raise MergeConfigError(f"table must be a table's name, got {self.table!r}. Use query for a statement.")
         object.__setattr__(self, "options", option_pairs(self.options))
         self._refuse_options()
         for name in ("num_partitions", "fetch_size"):
@@ -80,7 +80,7 @@ class JdbcSource:
     def _refuse_options(self) -> None:
         for name, _ in self.options:
             if otherwise := _OTHERWISE.get(name.lower()):
-                raise MergeConfigError(f"A JDBC source's options have no {name}: {otherwise}.")
+                raise MergeConfigError(f"{name} can't be an option of a JDBC source: {otherwise}.")
 
     def _check_partitions(self) -> None:
         bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
@@ -88,24 +88,23 @@ class JdbcSource:
         if self.partition_column is None:
             given |= {} if self.num_partitions is None else {"num_partitions": self.num_partitions}
             if given:
-                raise MergeConfigError(
-                    f"{' and '.join(given)} have no partition_column to divide: name one, or leave them out."
-                )
+                named = " and ".join(given)
+                raise MergeConfigError(f"{named} can't be set without partition_column. Set it, or remove {named}.")
             return
         require_text(self.partition_column, "partition_column")
         if self.num_partitions is None:
             raise MergeConfigError(
-                f"partition_column is {self.partition_column!r} without num_partitions: say in how many parts Spark "
-                "reads, or leave it out."
+                "partition_column needs num_partitions, the number of parts. Set num_partitions, or remove "
+                "partition_column."
             )
         if len(given) == 1:
             raise MergeConfigError(
-                f"{next(iter(given))} stands alone: give both lower_bound and upper_bound, or neither to have the "
-                "database asked for them."
+                f"{next(iter(given))} is set alone. Set both lower_bound and upper_bound, or neither: then Spark "
+                "queries the column's minimum and maximum."
             )
         if given and _are_reversed(self.lower_bound, self.upper_bound):
             raise MergeConfigError(
-                f"lower_bound is {self.lower_bound!r} and upper_bound {self.upper_bound!r}: give the lower one first."
+                f"lower_bound {self.lower_bound!r} is above upper_bound {self.upper_bound!r}. Correct one of the two."
             )
 
     @classmethod
@@ -138,7 +137,7 @@ def _whole_number(name: str, value: Any) -> int | None:
         return None
     text = str(value).strip()  # also a template's
     if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
-        raise MergeConfigError(f"{name} is {value!r}: give a whole number of 1 or more.")
+        raise MergeConfigError(f"{name} must be a whole number ≥ 1, got {value!r}.")
     return int(text)
 
 
@@ -150,7 +149,7 @@ def _bound(name: str, value: Any) -> int | str | None:
     if isinstance(value, str) and value.strip():
         text = value.strip()
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
-    raise MergeConfigError(f"{name} is {value!r}: give a whole number, a date or a timestamp.")
+    raise MergeConfigError(f"{name} must be a whole number, a date or a timestamp, got {value!r}.")
 
 
 def _are_reversed(lower: Any, upper: Any) -> bool:

@@ -71,12 +71,14 @@ class MergeConfig(MergeOptions):
         for alias in (self.target_alias, self.source_alias):
             require_text(alias, "an alias")
         if self.target_alias.lower() == self.source_alias.lower():
-            raise MergeConfigError(f"Target and source have the same alias {self.target_alias!r}; give them two.")
+            raise MergeConfigError(
+                f"Target and source have the same alias {self.target_alias!r}. Set different aliases."
+            )
 
     def _check_options(self) -> None:
         check_null_keys(self.null_keys)
         if self.null_keys == "fail" and isinstance(self.on, str):
-            raise MergeConfigError('null_keys="fail" needs key columns: give on as a list.')
+            raise MergeConfigError('null_keys="fail" needs key columns. Set on to a list of columns.')
         if self.create_table is not None:
             object.__setattr__(self, "create_table", CreateTable.of(self.create_table))
         if self.window is not None:
@@ -84,7 +86,7 @@ class MergeConfig(MergeOptions):
         if self.source_dedupe is not None:
             object.__setattr__(self, "source_dedupe", SourceDedupe.of(self.source_dedupe))
             if isinstance(self.on, str):
-                raise MergeConfigError("source_dedupe needs key columns: give on as a list.")
+                raise MergeConfigError("source_dedupe needs key columns. Set on to a list of columns.")
             self._check_is_not_unique_anyway(self.on)
         if self.with_schema_evolution and any(clause.except_columns for clause in self.clauses):
             raise MergeConfigError("except_columns and with_schema_evolution exclude each other.")
@@ -93,7 +95,7 @@ class MergeConfig(MergeOptions):
         expected = self.guards.expect_source
         if expected is not None and expected.is_unique_by(keys):
             raise MergeConfigError(
-                "source_dedupe leaves one row for each key, so expect_source's unique could never fail: leave out one "
+                "source_dedupe leaves one row for each key, so expect_source's unique could never fail. Remove one "
                 "of the two."
             )
 
@@ -197,21 +199,21 @@ def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]
     if isinstance(on, str):
         require_text(on, "on")
         if null_safe:
-            raise MergeConfigError("null_safe goes with key columns; in a condition write <=> instead of =.")
+            raise MergeConfigError("null_safe needs key columns; in a condition use <=>.")
         if re.fullmatch(r"\s*[^\W\d]\w*\s*", on) and on.strip().lower() not in ("true", "false"):
-            raise MergeConfigError(f"on={on!r} is a column, not a condition; for a key column write on=[{on!r}].")
+            raise MergeConfigError(f"on={on!r} is a column, not a condition. For a key column use on=[{on!r}].")
         return on
     if isinstance(on, Mapping) or not isinstance(on, Iterable):
-        raise MergeConfigError(f"on is a SQL condition or a list of key columns, not {type(on).__name__}.")
+        raise MergeConfigError(f"on must be a SQL condition or a list of key columns, got {type(on).__name__}.")
     keys = tuple(on)
     if not keys:
-        raise MergeConfigError("on is empty: give a SQL condition or at least one key column.")
+        raise MergeConfigError("on is empty. Set it to a SQL condition or at least one key column.")
     for key in keys:
         require_text(key, "a key column in on")
         if "`" not in key and re.search(r"[=<>]", key):
             raise MergeConfigError(
-                f"on has the key column {key!r}, which looks like a condition. Give on either one condition as a "
-                "string, or key columns as a list; a column with such a name goes in backticks."
+                f"on has the key column {key!r}, which looks like a condition. Set on to one condition, a "
+                "string, or to key columns, a list. Put a column with such a name in backticks."
             )
         parse_multipart(key)
     if len(set(keys)) != len(keys):
@@ -232,8 +234,8 @@ def _check_clauses(clauses: Iterable[MergeClause | Mapping[str, Any]]) -> tuple[
         for clause in of_kind[:-1]:
             if clause.condition is None:
                 raise MergeConfigError(
-                    f"The {kind} {clause.action} clause has no condition but another {kind} clause follows, which "
-                    "could never apply: give it a condition or put it last."
+                    f"The {kind} {clause.action} clause has no condition, so the {kind} clause after it could never "
+                    "apply. Add a condition, or move it to the end."
                 )
     return checked
 
@@ -243,6 +245,4 @@ def _clause(value: MergeClause | Mapping[str, Any]) -> MergeClause:
         return value
     if isinstance(value, Mapping):
         return MergeClause.from_dict(value)
-    raise MergeConfigError(
-        f"{value!r} is not a clause: build clauses by when_matched_update_all() and its like, or give dicts."
-    )
+    raise MergeConfigError(f"{value!r} is not a clause. Use when_matched_update_all() and the like, or dicts.")

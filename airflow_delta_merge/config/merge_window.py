@@ -50,6 +50,11 @@ class MergeWindow:
             )
         for name in ("start", "end"):
             object.__setattr__(self, name, self._moment(name).isoformat())
+        if self._moment("start") == self._moment("end"):
+            raise MergeConfigError(
+                f"The window from {self.start} to {self.end} is empty. If it is the run's data interval: in Airflow 3 "
+                'schedule="@daily" has empty ones. Use CronDataIntervalTimetable, or set start and end.'
+            )
         if self._local("start") >= self._local("end") or self._moment("start") >= self._moment("end"):
             raise MergeConfigError(
                 f"The window from {self.start} to {self.end} is empty. Its end must be after its start, also in local "
@@ -123,8 +128,8 @@ class MergeWindow:
         if not isinstance(value, datetime):
             if not str(value).strip():
                 raise MergeConfigError(
-                    f"The window has no {which}: this run has no data interval, like all runs triggered manually or by "
-                    "assets. Set start and end, or use a schedule with intervals."
+                    f"The window has no {which}: this run has no data interval, e.g. because an asset triggered it. "
+                    "Set start and end, or use CronDataIntervalTimetable."
                 )
             try:
                 value = datetime.fromisoformat(str(value).strip())

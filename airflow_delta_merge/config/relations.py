@@ -66,7 +66,7 @@ _FORMAT_OF_SUFFIX = {
 }
 #: Formats whose files SQL can name as they are: ``parquet.`/in/day` ``.
 FORMATS_WITHOUT_OPTIONS = ("parquet", "delta", "orc", "json")
-_NO_PATH = "A source of the format jdbc has no path: give conn_id, and a table or a query."
+_NO_PATH = "A source of the format jdbc has no path. Set conn_id, and table or query."
 _PARTS_OF_A_SOURCE = (
     "query",
     "table",
@@ -172,7 +172,7 @@ class MergeSource:
         """Files as source: one path or several, e.g. ``of_path("/in/day.csv", options={"header": True})``."""
         paths = (path,) if isinstance(path, str) else tuple(path)
         if not paths:
-            raise MergeConfigError("The source's list of paths is empty: give at least one path.")
+            raise MergeConfigError("The source's list of paths is empty. Add at least one path.")
         return cls(paths=paths, format=format, options=tuple((options or {}).items()))
 
     @classmethod

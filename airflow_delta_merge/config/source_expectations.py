@@ -34,7 +34,7 @@ class RowCondition:
         require_text(self.condition, f"the condition of {self.name} in expect_source")
         _check_on_failure(self.on_failure, self.name)
         if self.name in _KEYS:
-            raise MergeConfigError(f"expect_source can't call a condition {self.name!r}: choose another name.")
+            raise MergeConfigError(f"expect_source can't call a condition {self.name!r}. Choose another name.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +75,16 @@ class SourceExpectations:
         _refuse_twins([name for name, _ in self.columns], "columns")
         object.__setattr__(self, "conditions", tuple(self.conditions))
         if not (self.unique or self.not_null or self.columns or self.conditions):
-            raise MergeConfigError(
-                "expect_source expects nothing: give it unique, not_null, columns, or a condition by a name of its own."
-            )
+            raise MergeConfigError("expect_source is empty. Set unique, not_null, columns or a named condition.")
         if self.sample not in _SAMPLES:
-            raise MergeConfigError(f"expect_source's sample is {self.sample!r}; it can be: {', '.join(_SAMPLES)}.")
+            raise MergeConfigError(f"expect_source's sample must be one of {', '.join(_SAMPLES)}, got {self.sample!r}.")
         self._check_path()
 
     def _check_path(self) -> None:
         if self.failed_rows_path is not None:
             require_text(self.failed_rows_path, "failed_rows_path")
         if self.sets_aside != (self.failed_rows_path is not None):
-            raise MergeConfigError(
-                'on_failure="set_aside" and failed_rows_path go together: give expect_source both, or neither.'
-            )
+            raise MergeConfigError('on_failure="set_aside" and failed_rows_path need each other. Set both or neither.')
 
     @classmethod
     def of(cls, value: SourceExpectations | Mapping[str, Any]) -> SourceExpectations:
@@ -101,7 +97,7 @@ class SourceExpectations:
             return value
         if not isinstance(value, Mapping):
             raise MergeConfigError(
-                f'expect_source is a dict like {{"unique": ["id"], "not_null": ["id", "day"]}}, not {value!r:.80}.'
+                f'expect_source must be a dict like {{"unique": ["id"], "not_null": ["id", "day"]}}, got {value!r:.80}.'
             )
         named = {name: part for name, part in value.items() if name not in _KEYS and isinstance(part, Mapping)}
         parts = {name: part for name, part in value.items() if name not in named}
@@ -143,14 +139,14 @@ def _plain(columns: tuple[str, ...], on_failure: str) -> Any:
 
 def _check_on_failure(value: Any, name: str) -> None:
     if value not in ON_FAILURE:
-        raise MergeConfigError(f"on_failure of {name} is {value!r}; it can be: {', '.join(ON_FAILURE)}.")
+        raise MergeConfigError(f"on_failure of {name} must be one of {', '.join(ON_FAILURE)}, got {value!r}.")
 
 
 def _columns(columns: Any) -> tuple[tuple[str, str], ...]:
     checked = tuple(columns.items()) if isinstance(columns, Mapping) else columns
     if not isinstance(checked, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in checked):
         raise MergeConfigError(
-            f'expect_source\'s columns is a dict of types by name, like {{"id": "bigint"}}, not {columns!r:.80}.'
+            f'expect_source\'s columns must be a dict of types by name, like {{"id": "bigint"}}, got {columns!r:.80}.'
         )
     column_names((name for name, _ in checked), "expect_source's columns")
     for name, type_ in checked:

@@ -119,18 +119,18 @@ def _url_and_kind(connection: Connection) -> tuple[str, _Kind | None]:
     if connection.conn_type == _JDBC_TYPE:
         if not host.startswith("jdbc:"):
             raise JdbcConnectionError(
-                f"The connection {connection.conn_id!r} of the type 'jdbc' has no JDBC URL in its host: write e.g. "
-                "jdbc:postgresql://db.internal:5432/shop there."
+                f"The connection {connection.conn_id!r} of type 'jdbc' has no JDBC URL. Set the host to one, e.g. "
+                "jdbc:postgresql://db.internal:5432/shop."
             )
         return host, _KINDS.get(next((kind for start, kind in _KIND_OF_URL.items() if host.startswith(start)), ""))
     kind = _KINDS.get(connection.conn_type or "")
     if kind is None:
         raise JdbcConnectionError(
-            f"The connection {connection.conn_id!r} is of the type {connection.conn_type!r}, which gives no JDBC URL: "
-            f"use one of the types {', '.join(_KINDS)}, or the type jdbc with the URL as its host."
+            f"The connection {connection.conn_id!r} has type {connection.conn_type!r}, which is not for a database. "
+            f"Use type {', '.join(_KINDS)}, or jdbc with the URL as host."
         )
     if not host:
-        raise JdbcConnectionError(f"The connection {connection.conn_id!r} names no host of its database.")
+        raise JdbcConnectionError(f"The connection {connection.conn_id!r} has no host. Set it.")
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     address = f"{host}:{connection.port or kind.port}"
     return kind.url(address, connection.schema or "", connection.extra_dejson), kind
@@ -140,7 +140,7 @@ def _options(connection: Connection) -> Mapping[str, Any]:
     options = connection.extra_dejson.get("jdbc_options") or {}
     if not isinstance(options, Mapping):
         raise JdbcConnectionError(
-            f"The connection {connection.conn_id!r} has jdbc_options that are no JSON object: write e.g. "
-            '{"loginTimeout": "10"}.'
+            f"The connection {connection.conn_id!r} has jdbc_options that are not a JSON object. Write them "
+            'like {"loginTimeout": "10"}.'
         )
     return options

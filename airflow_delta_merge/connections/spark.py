@@ -189,7 +189,7 @@ def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> flo
         return 0.0
     if not is_seconds(value):
         raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds of 0 or more."
+            f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds ≥ 0."
         )
     return float(value)
 

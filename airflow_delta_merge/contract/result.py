@@ -102,7 +102,7 @@ class MergeResult:
         if data.get("result_version") != RESULT_VERSION:
             raise MergeResultError(
                 f"This merge result has version {data.get('result_version')!r}, this package reads version "
-                f"{RESULT_VERSION}: use the same release on both ends."
+                f"{RESULT_VERSION}. Use the same release on both ends."
             )
         values = {key: value for key, value in data.items() if key != "result_version"}
         names = {f.name for f in fields(cls)}

@@ -54,7 +54,7 @@ def _access(gateway: Gateway, conn_id: str) -> JdbcAccess:
     name = JdbcAccess.property_of(conn_id)
     text = gateway.conf_if_set(name)
     if text is None:
-        raise MergeConfigError(f"Spark does not know the connection {conn_id!r}: set its property {name}.")
+        raise MergeConfigError(f"Spark does not know the connection {conn_id!r}. Set its property {name}.")
     return JdbcAccess.from_json(text)
 
 
@@ -81,12 +81,12 @@ def _partition_column(rows: DataFrame, name: str) -> StructField:
     found = [field for field in rows.schema if field.name.lower() == name.lower()]
     if not found:
         raise MergeConfigError(
-            f"partition_column is {name!r}, which the source does not have: choose one of {', '.join(rows.columns)}."
+            f"partition_column is {name!r}, which the source does not have. Choose one of {', '.join(rows.columns)}."
         )
     kinds = (NumericType, DateType, TimestampType, TimestampNTZType)
     if not isinstance(found[0].dataType, kinds):
         raise MergeConfigError(
-            f"partition_column is {name!r} of the type {found[0].dataType.simpleString()}: choose a column of numbers, "
+            f"partition_column {name!r} has the type {found[0].dataType.simpleString()}. Choose a column of numbers, "
             "dates or timestamps."
         )
     return found[0]
@@ -98,8 +98,8 @@ def _given_bounds(source: JdbcSource, column: StructField) -> tuple[str, str] | 
         return None
     if isinstance(column.dataType, NumericType) != all(isinstance(bound, int) for bound in bounds):
         raise MergeConfigError(
-            f"lower_bound {bounds[0]!r} and upper_bound {bounds[1]!r} are no values of {column.name}, which is "
-            f"{column.dataType.simpleString()}: give such values, or leave both out."
+            f"lower_bound {bounds[0]!r} and upper_bound {bounds[1]!r} don't have the type of {column.name} "
+            f"({column.dataType.simpleString()}). Correct them, or remove both."
         )
     return str(bounds[0]), str(bounds[1])
 
@@ -122,10 +122,10 @@ def _bounds_of_rows(
 def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exception | None:
     """What the database or its driver has to say, in a sentence; None for an error that comes from elsewhere."""
     causes = causes_of(throwable_behind(error))
-    connection = f"The connection {source.conn_id!r}"
+    database = f"The database of the connection {source.conn_id!r}"
     names = [str(cause.getClass().getName()) for cause in causes]
     if any(_is_missing(cause, access) for cause in causes):
-        return MergeConfigError(_no_driver(connection, access))
+        return MergeConfigError(_no_driver(source.conn_id, access))
     found = [cause for cause, name in zip(causes, names, strict=True) if _is_of_driver(cause, name, access)]
     if not found:
         return None
@@ -133,22 +133,19 @@ def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exce
     state, number = str(call(cause, "getSQLState") or ""), call(cause, "getErrorCode")
     said = access.hidden_in(_message(cause))
     if state[:2] == "28" or number in _LOGIN_NUMBERS:
-        return MergeExecutionError(
-            f"{connection} is refused by its database: {said} Check its login and password.", sql_state="28000"
-        )
+        return MergeExecutionError(f"{database} refused the login: {said} Check login and password.", sql_state="28000")
     if state in _MISSING_STATES or number in _MISSING_NUMBERS:
         return MergeExecutionError(
-            f"{connection} finds no such table in its database: {said} Check the name and its schema, and that the "
-            "login may read it.",
+            f"{database} has no such table: {said} Check the name and its schema, and that the login may read it.",
             sql_state="42P01",
         )
     if state[:2] == "08" or number in _AWAY_NUMBERS:
         return MergeExecutionError(
-            f"{connection} does not reach its database: {said} Check its host and port, and that the machines where "
-            "Spark runs reach them.",
+            f"{database} can't be reached: {said} Check host and port, and that the machines where Spark runs reach "
+            "them.",
             sql_state="08001",
         )
-    return MergeExecutionError(f"{connection} gets an error from its database: {said}", sql_state=state or None)
+    return MergeExecutionError(f"{database} reported an error: {said}", sql_state=state or None)
 
 
 def _is_missing(cause: Any, access: JdbcAccess) -> bool:
@@ -159,11 +156,11 @@ def _is_missing(cause: Any, access: JdbcAccess) -> bool:
     return name == "SQLException" and "No suitable driver" in _message(cause)
 
 
-def _no_driver(connection: str, access: JdbcAccess) -> str:
+def _no_driver(conn_id: str, access: JdbcAccess) -> str:
     jar = f" ({access.package} at Maven Central)" if access.package else ""
     return (
-        f"{connection} needs the JDBC driver {access.driver or 'for its URL'}, which Spark does not have: add its "
-        f"jar{jar} by jars or packages of the operator, or by jars of the Spark connection."
+        f"The connection {conn_id!r} needs the JDBC driver {access.driver or 'for its URL'}, which Spark lacks. "
+        f"Add its jar{jar} to jars or packages of the operator, or to jars of the Spark connection."
     )
 
 

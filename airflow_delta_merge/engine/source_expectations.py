@@ -194,7 +194,7 @@ class SourceCheck:
             counts["unique"], of_unique = self._duplicates(source, left, fails)
             found += of_unique
         if found and fails:
-            sampled = "" if self._expected.sample == "none" else " Some of them stand in the log above this."
+            sampled = "" if self._expected.sample == "none" else " The log above shows some of them."
             raise SourceExpectationError(_failure_text(found, of=source.num_rows) + sampled)
         return counts
 

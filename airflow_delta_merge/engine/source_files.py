@@ -166,8 +166,7 @@ class _Files:
         if self._config.guards.on_empty_source != "merge":
             raise EmptySourceError(f"The source has no rows and no columns, so nothing was merged: {paths} is empty.")
         raise MergeExecutionError(
-            f"The source has no rows and no columns: {paths} is empty. If that is no error, say so by "
-            'on_empty_source="skip".'
+            f'The source has no rows and no columns: {paths} is empty. If that is expected, set on_empty_source="skip".'
         )
 
     @cached_property
@@ -183,7 +182,7 @@ class _Files:
     def good_rows(self) -> DataFrame:
         """The rows without bad ones; where these make the merge fail, reading one raises an error."""
         if self._rule.action == "fail":
-            message = "The source has a bad row, one that can't be read as the others."
+            message = "The source has a row that can't be parsed."
             good = self._rows.filter(F.assert_true(~self._is_bad, message).isNull())
         else:
             good = self._rows.filter(~self._is_bad)

@@ -63,7 +63,7 @@ PARTS_OF_A_MERGE: dict[str, Any] = {
 
 # The window of a run, where the author gave none.
 _INTERVAL = {
-    "start": "{{ data_interval_start | default('', true) }}",  # runs by hand and by assets have none
+    "start": "{{ data_interval_start | default('', true) }}",  # asset-triggered and some manual runs have none
     "end": "{{ data_interval_end | default('', true) }}",
     "timezone": "{{ dag.timezone.name }}",
 }
@@ -180,25 +180,25 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     :raises MergeConfigError: when they are invalid in every run.
     """
     if arguments["sql"] is not None:
-        _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "write no sql")
+        _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "sql")
         build_merge({**arguments, "sql": _known_statement(arguments["sql"]), **_known_guards(arguments)})
         return
     needed: Sequence[str] = _NEEDED
     if arguments["pattern"] is not None:
-        _refuse(arguments, _PARTS_OF_A_PATTERN, "A pattern brings its own condition and clauses", "write no pattern")
+        _refuse(arguments, _PARTS_OF_A_PATTERN, "A pattern brings its own condition and clauses", "pattern")
         needed = _NEEDED[:2]
     if missing := [name for name in needed if arguments[name] is None]:
         raise MergeConfigError(
-            f"A merge needs {', '.join(_NEEDED)}, with a pattern instead of the last two or sql instead of all; "
-            f"there is no {', '.join(missing)}."
+            f"A merge needs target, source, on and clauses; missing: {', '.join(missing)}. A pattern replaces on and "
+            "clauses, sql replaces all four."
         )
     check_at_parse(arguments)
 
 
-def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, otherwise: str) -> None:
+def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, cause: str) -> None:
     given = [name for name, nothing in parts.items() if arguments[name] != nothing]
     if given:
-        raise MergeConfigError(f"{why}; leave out {', '.join(given)}, or {otherwise}.")
+        raise MergeConfigError(f"{why}. Remove {', '.join(given)}, or remove {cause}.")
 
 
 def check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any]) -> None:
@@ -210,8 +210,8 @@ def check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any
     for name, value in rendered.items():
         if "${" in str(value) and "${" not in str(templates[name]):
             raise MergeConfigError(
-                f"The value of {name} that this run gives holds ${{…}}, which Spark would replace by a variable of the "
-                "worker's environment or another property: leave it out."
+                f"The value of {name} in this run contains ${{…}}, which Spark would replace by an environment "
+                "variable or another property. Remove it."
             )
 
 

@@ -216,7 +216,7 @@ class DeltaMergeOperator(SparkOptions):
         **kwargs: Any,
     ) -> None:
         if asset_events not in ("on_commit", "always", "never"):
-            raise MergeConfigError(f"asset_events is {asset_events!r}; it can be: on_commit, always, never.")
+            raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {asset_events!r}.")
         if asset_events != "never":
             kwargs["outlets"] = [*(kwargs.get("outlets") or ()), MERGED_TABLES]
         super().__init__(**kwargs)
@@ -254,7 +254,7 @@ class DeltaMergeOperator(SparkOptions):
         self._is_rendered = False
         self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
-            raise MergeConfigError(f"max_commit_attempts is a whole number from 1, not {max_commit_attempts!r}.")
+            raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {max_commit_attempts!r}.")
 
     def _check_at_parse(self) -> None:
         if self.merges is None:
@@ -268,7 +268,7 @@ class DeltaMergeOperator(SparkOptions):
     def _merge_config(self) -> MergeConfig | MergeStatement:
         """The config, once templates and outputs of upstream tasks have their values.
 
-        :raises MergeConfigError: when there is no such merge.
+        :raises MergeConfigError: when they make no valid merge.
         """
         return build_merge(self._parts_of_merge())
 
@@ -279,7 +279,7 @@ class DeltaMergeOperator(SparkOptions):
         try:
             return [self._merge_config()] if self.merges is None else build_merges(self.merges)
         except MergeConfigError as error:
-            raise DeltaMergeFailException(f"With the values of this run there is no such merge: {error}") from error
+            raise DeltaMergeFailException(f"The values of this run make no valid merge: {error}") from error
 
     def execute(self, context: Context) -> Any:
         """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end.
@@ -536,7 +536,7 @@ class DeltaMergeOperator(SparkOptions):
             raise DeltaMergeFailException(str(error)) from error
         self._mask_secrets()
         if self.sql is None:
-            with suppress(DeltaMergeFailException):  # execute says why there is no such merge
+            with suppress(DeltaMergeFailException):  # execute says why they make no valid merge
                 self.statement = statements_to_sql(self._merge_configs())
 
     def _mask_secrets(self) -> None:

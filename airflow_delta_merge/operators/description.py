@@ -121,7 +121,7 @@ def _outcome(result: MergeResult) -> str:
 def _lines(config: MergeConfig | MergeStatement, what: str) -> list[str]:
     lines = [f"{what} into {config.target.to_sql()}"]
     if isinstance(config, MergeStatement):
-        return [*lines, "  by    a statement of your own"]
+        return [*lines, "  by    the statement in sql"]
     on = config.on if isinstance(config.on, str) else ", ".join(config.on)
     deduped = "" if config.source_dedupe is None else f", {_deduped(config)}"
     lines += [f"  from  {_source(config.source)}{deduped}", f"  on    {_short(on)}"]
@@ -135,17 +135,17 @@ def _source(source: MergeSource) -> str:
         found = source.table
     elif source.jdbc is not None:
         read = source.jdbc.table or f"({_short(source.jdbc.query or '')})"
-        found = f"{read}, by the connection {source.jdbc.conn_id}"
+        found = f"{read}, through the connection {source.jdbc.conn_id}"
     else:
         more = f" and {len(source.paths) - 1} more" if len(source.paths) > 1 else ""
         found = f"{source.paths[0]}{more} ({source.format})"
-    return found if source.select is None else f"{found}, by a select of its rows"
+    return found if source.select is None else f"{found}, through select"
 
 
 def _deduped(config: MergeConfig) -> str:
     assert config.source_dedupe is not None
-    ties = "ties fail" if config.source_dedupe.on_ties == "fail" else "of ties any"
-    return f"of each {', '.join(config.on)} the latest row by {', '.join(config.source_dedupe.latest_by)}; {ties}"
+    ties = "ties fail" if config.source_dedupe.on_ties == "fail" else "any row of a tie"
+    return f"the latest row of each {', '.join(config.on)} by {', '.join(config.source_dedupe.latest_by)}; {ties}"
 
 
 def _when(clause: MergeClause) -> str:

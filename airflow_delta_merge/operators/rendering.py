@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
 
-#: Variables that are missing in runs without a logical date: manual, asset-triggered or API runs in Airflow 3.
+#: Variables that are missing in runs without a logical date: asset-triggered ones in Airflow 3, and some manual ones.
 _OF_LOGICAL_DATE = (
     "ds",
     "ds_nodash",
@@ -36,7 +36,7 @@ def with_missing_dates(context: Any) -> Any:
     """The context in which rendering a missing date fails; Jinja would render it as an empty string."""
     missing = {
         name: StrictUndefined(
-            f"This run has no logical date, like all manual and asset-triggered runs, so {name} has no value. Use "
+            f"This run has no logical date, e.g. because an asset triggered it, so {name} has no value. Use "
             "dag_run.run_after, e.g. {{ dag_run.run_after | ds }}, which every run has, or set a default: "
             f"{{{{ {name} | default(…) }}}}."
         )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 
 CONF_AT_RUN_TIME = (
-    "conf is a dict whose names stand in the DAG file; its values may be templates. A whole conf that comes at run "
-    "time could set any property of Spark."
+    "conf must be a dict with fixed names in the DAG file; only its values may be templates. Otherwise a run could set "
+    "any Spark property."
 )
 
 
@@ -146,6 +146,6 @@ def _check_keep_warm(keep_warm: Any, conf: Mapping[str, Any]) -> None:
     if keep_warm is None:
         return
     if not is_seconds(keep_warm):
-        raise MergeConfigError(f"keep_warm is a number of seconds of 0 or more, not {keep_warm!r}.")
+        raise MergeConfigError(f"keep_warm must be a number of seconds ≥ 0, got {keep_warm!r}.")
     if keep_warm and conf.get("spark.submit.deployMode") == "cluster":
         raise MergeConfigError("keep_warm is not available with deploy mode cluster. Remove one of the two.")

@@ -66,7 +66,7 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
     pattern = Upsert(keys=("id",))
     run(decorated(day, target="db.t", pattern=pattern, **AROUND))
     assert merged == [pattern.to_config(target="db.t", source="/in/day.parquet")]
-    with pytest.raises(MergeConfigError, match="brings its own condition and clauses; leave out on"):
+    with pytest.raises(MergeConfigError, match=r"brings its own condition and clauses\. Remove on"):
         task.delta_merge(target="db.t", pattern=pattern, on=["id"])
 
 
@@ -172,7 +172,7 @@ def source() -> str:
         (source, PARTS | {"source": "db.s"}, "source returns what to merge. Remove source from the decorator"),
         (source, {"sql": "MERGE INTO t USING s"}, "Remove sql from the decorator"),
         (source, PARTS | {"clauses": [when_matched_delete(), when_matched_update_all()]}, "could never apply"),
-        (source, PARTS | {"on": "id"}, r"write on=\['id'\]"),
+        (source, PARTS | {"on": "id"}, r"use on=\['id'\]"),
         (source, PARTS | {"fail_if": {"deleted_rows": 1}}, "unknown count"),
         (awaited, PARTS, "awaited is async"),
     ],

@@ -98,11 +98,11 @@ def test_properties_of_the_driver_come_from_the_extra(monkeypatch: pytest.Monkey
     [
         (
             {"conn_type": "sqlite", "host": "/db"},
-            "use one of the types postgres, mysql, mssql, oracle, or the type jdbc",
+            "not for a database. Use type postgres, mysql, mssql, oracle, or jdbc",
         ),
-        ({"conn_type": "jdbc", "host": "db"}, "has no JDBC URL in its host"),
-        ({"conn_type": "postgres"}, "names no host"),
-        ({"conn_type": "postgres", "host": "db", "extra": {"jdbc_options": "x"}}, "no JSON object"),
+        ({"conn_type": "jdbc", "host": "db"}, "has no JDBC URL"),
+        ({"conn_type": "postgres"}, "has no host"),
+        ({"conn_type": "postgres", "host": "db", "extra": {"jdbc_options": "x"}}, "not a JSON object"),
     ],
     ids=readable,
 )
@@ -147,9 +147,9 @@ def operator(**source: Any) -> DeltaMergeOperator:
 
 
 def test_a_source_is_checked_when_the_dag_is_parsed() -> None:
-    with pytest.raises(MergeConfigError, match="lower_bound stands alone"):
+    with pytest.raises(MergeConfigError, match="lower_bound is set alone"):
         operator(partition_column="id", num_partitions=2, lower_bound=1)
-    with pytest.raises(MergeConfigError, match="not a table's name"):
+    with pytest.raises(MergeConfigError, match="must be a table's name"):
         operator(table="a b")
 
 
@@ -212,4 +212,4 @@ def test_the_log_says_what_is_read(tmp_path: Path) -> None:
     from airflow_delta_merge.operators.description import announce
 
     config = MergeConfig(source=SOURCE, **MERGE)
-    assert "  from  public.orders, by the connection shop" in announce([config])
+    assert "  from  public.orders, through the connection shop" in announce([config])

@@ -49,7 +49,7 @@ def operator(*merges: Any, **arguments: Any) -> DeltaMergeOperator:
         ([GOOD, {**GOOD, "tagret": "t"}], {}, "Merge 2 .*unknown arguments: tagret. Known are: target, source"),
         ([{**GOOD, "task_id": "t"}], {}, "unknown arguments: task_id"),
         ([{"target": "t"}], {}, "Merge 1 of merges: A merge needs"),
-        ([{"sql": STATEMENT, "on": ["id"]}], {}, "sql is the whole statement; leave out on"),
+        ([{"sql": STATEMENT, "on": ["id"]}], {}, "sql is the whole statement. Remove on"),
         ([{"sql": "SELECT 1"}], {}, "MERGE INTO statement"),
         ([{**GOOD, "on_empty_source": "ignore"}], {}, "on_empty_source must be one of merge, skip, fail"),
         ([{**GOOD, "window": {"columns": "at"}}], {}, "Merge 1 of merges: The merge window has unknown keys: columns"),

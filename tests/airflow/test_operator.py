@@ -52,17 +52,17 @@ def operator(**changes: Any) -> DeltaMergeOperator:
     [
         ({"target": " "}, "some text for the target"),
         ({"target": {"name": "t"}}, "target has unknown keys: name"),
-        ({"target": "db..t"}, "empty part"),
+        ({"target": "db..t"}, "a part is empty"),
         ({"source": []}, "list of paths is empty"),
         ({"source": {"query": "SELECT 1", "table": "t"}}, "exactly one"),
         ({"source": {"path": "/in/{{ ds }}.csv", "optoins": {}}}, "source has unknown keys: optoins"),
         ({"source": 7}, "got 7"),
         ({"on": []}, "on is empty"),
         ({"on": ""}, "some text for on"),
-        ({"on": "id"}, r"write on=\['id'\]"),
-        ({"on": ["id", "target.id = source.id"]}, "either one condition .* or key columns"),
+        ({"on": "id"}, r"use on=\['id'\]"),
+        ({"on": ["id", "target.id = source.id"]}, "Set on to one condition, .* or to key columns"),
         ({"on": ["{{ key }}", "id", "id"]}, "key column twice"),
-        ({"on": "target.id = source.id", "null_safe": True}, "null_safe goes with key columns"),
+        ({"on": "target.id = source.id", "null_safe": True}, "null_safe needs key columns"),
         ({"clauses": []}, "at least one clause"),
         ({"clauses": ["update all"]}, "is not a clause"),
         ({"clauses": [{"kind": "matched"}]}, "clause lacks: action"),
@@ -81,9 +81,12 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"on_empty_source": "ignore"}, "on_empty_source must be one of merge, skip, fail"),
         ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
         ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
-        ({"expect_source": ["id"]}, "expect_source is a dict like"),
-        ({"expect_source": {"a": {"condition": "{{ c }}", "on_failure": "drop"}}}, "on_failure of a is 'drop'"),
-        ({"expect_source": {"a": {"condition": "x", "on_failure": "set_aside"}}}, "failed_rows_path go together"),
+        ({"expect_source": ["id"]}, "expect_source must be a dict like"),
+        (
+            {"expect_source": {"a": {"condition": "{{ c }}", "on_failure": "drop"}}},
+            "on_failure of a must be one of .* got 'drop'",
+        ),
+        ({"expect_source": {"a": {"condition": "x", "on_failure": "set_aside"}}}, "failed_rows_path need each other"),
         ({"expect_source": {"unique": ["id"]}, "source_dedupe": "at"}, "could never fail"),
         (
             {"expect_source": {"not_null": ["id"]}, "on": None, "clauses": None, "pattern": SCD2},
@@ -103,13 +106,13 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"on": None}, "there is no on"),
-        ({"sql": "MERGE INTO t USING s"}, "leave out target, source, on, clauses"),
-        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "create_table": True}, "leave out create_table"),
+        ({"on": None}, "missing: on"),
+        ({"sql": "MERGE INTO t USING s"}, "Remove target, source, on, clauses, or remove sql"),
+        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "create_table": True}, "Remove create_table"),
         ({**NO_PARTS, "sql": "DELETE FROM {{ params.t }}"}, "must be a MERGE INTO statement"),
         ({**NO_PARTS, "sql": ""}, "some text for sql"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "fail_if": {"rows": 1}}, "unknown count"),
-        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "expect_source": {}}, "expects nothing"),
+        ({**NO_PARTS, "sql": "MERGE INTO t USING s", "expect_source": {}}, "expect_source is empty"),
     ],
     ids=readable,
 )
@@ -175,7 +178,7 @@ def test_guards_may_be_templates() -> None:
     operator(expect_source={"unique": "{{ params.unique }}", "failed_rows_path": "/lake/failed"})
     aside = {"a": {"condition": "x > 0", "on_failure": "set_aside"}}
     operator(expect_source={**aside, "not_null": "{{ params.keys }}", "failed_rows_path": "{{ params.failed }}"})
-    with pytest.raises(MergeConfigError, match="it can be: keys, rows, none"):
+    with pytest.raises(MergeConfigError, match="must be one of keys, rows, none, got"):
         operator(expect_source={"unique": ["{{ params.key }}"], "sample": "all"})
 
 
@@ -280,7 +283,7 @@ def test_the_statement_of_a_run_is_among_the_rendered_fields() -> None:
 
 @pytest.mark.parametrize("name", ["ds", "ts_nodash", "data_interval_start | ds", "logical_date.year"])
 def test_a_date_that_the_run_lacks_is_no_empty_text(name: str) -> None:
-    """Jinja would make /in/.csv of it. In Airflow 3 runs by hand and by assets have no logical date."""
+    """Jinja would make /in/.csv of it. In Airflow 3 asset-triggered and some manual runs have no logical date."""
     run_after = datetime(2026, 1, 31, 12, tzinfo=UTC)
     no_date: Any = {"dag_run": SimpleNamespace(run_after=run_after, logical_date=None)}
     merge = operator(source=f"/in/{{{{ {name} }}}}.csv", name="merge")
@@ -316,10 +319,10 @@ def test_properties_of_spark_have_their_names_in_the_dag() -> None:
     with DAG("some", schedule=None):
         upstream = operator()
         for task_id, conf in (("template", "{{ dag_run.conf['spark'] }}"), ("output", upstream.output)):
-            with pytest.raises(MergeConfigError, match="names stand in the DAG file"):
+            with pytest.raises(MergeConfigError, match="fixed names in the DAG file"):
                 DeltaMergeOperator(**GOOD, task_id=task_id, conf=conf)
     conf = {"spark.jars": "/tmp/evil.jar"}
-    with pytest.raises(AirflowFailException, match="names stand in the DAG file"):
+    with pytest.raises(AirflowFailException, match="fixed names in the DAG file"):
         _render_mapped(operator(conf=conf, name="merge"), conf)
 
 
@@ -328,7 +331,7 @@ def test_a_value_of_a_run_refers_to_nothing() -> None:
     written.render_template_fields({"x": "y"})
     assert written.conf == {"spark.app.name": "${env:USER} y"}
     given = operator(conf={"spark.app.name": "{{ x }}"}, name="merge")
-    with pytest.raises(AirflowFailException, match=r"value of spark.app.name that this run gives holds \$\{…\}"):
+    with pytest.raises(AirflowFailException, match=r"value of spark.app.name in this run contains \$\{…\}"):
         given.render_template_fields({"x": "${env:PASSWORD}"})
 
 
@@ -402,7 +405,7 @@ def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
     )._merge_config()
     assert announce([config]).splitlines() == [
         "Merge into delta.`/lake/orders`",
-        "  from  /in/am.csv and 1 more (csv), of each id the latest row by at; ties fail",
+        "  from  /in/am.csv and 1 more (csv), the latest row of each id by at; ties fail",
         "  on    id",
         "  when matched and source.status = 'cancelled': delete",
         "  when matched: update all without created_at",
@@ -411,7 +414,7 @@ def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
     query = operator(source=f"SELECT {'1 +' * 100} 1\nAS id")._merge_config()
     several = announce([query, operator(**NO_PARTS, sql="MERGE INTO t USING s")._merge_config()])
     assert several.splitlines()[1] == f"  from  (SELECT {'1 +' * 31}…)"
-    assert several.splitlines()[-2:] == ["Merge 2 into `t`", "  by    a statement of your own"]
+    assert several.splitlines()[-2:] == ["Merge 2 into `t`", "  by    the statement in sql"]
 
 
 def test_the_statement_of_dedupe_is_folded() -> None:
@@ -419,7 +422,7 @@ def test_the_statement_of_dedupe_is_folded() -> None:
     assert "OVER (PARTITION BY" in config.to_sql()
     assert readable_statement(config).splitlines()[:3] == [
         "MERGE INTO `db`.`target` AS `target`",
-        "-- source_dedupe: of each id the latest row by at, nr; of ties any",
+        "-- source_dedupe: the latest row of each id by at, nr; any row of a tie",
         "USING `s` AS `source`",
     ]
     plain = operator(source="s")._merge_config()
@@ -536,5 +539,5 @@ def test_runs_of_dag_test_have_no_identity() -> None:
 
 @pytest.mark.parametrize("attempts", [0, -1, "5", 1.5])
 def test_max_commit_attempts_is_a_whole_number(attempts: Any) -> None:
-    with pytest.raises(MergeConfigError, match="whole number from 1"):
+    with pytest.raises(MergeConfigError, match="whole number ≥ 1"):
         operator(max_commit_attempts=attempts)

@@ -26,9 +26,9 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"pattern": UPSERT, "on": ["id"]}, "A pattern brings its own condition and clauses; leave out on"),
-        ({"pattern": UPSERT, "target": None}, "there is no target"),
-        ({"pattern": UPSERT, "sql": "MERGE INTO t USING s"}, "leave out target, source, pattern"),
+        ({"pattern": UPSERT, "on": ["id"]}, "A pattern brings its own condition and clauses. Remove on"),
+        ({"pattern": UPSERT, "target": None}, "missing: target"),
+        ({"pattern": UPSERT, "sql": "MERGE INTO t USING s"}, "Remove target, source, pattern, or remove sql"),
         ({"pattern": "upsert"}, "A pattern must be e.g. Upsert"),
         ({"pattern": {"pattern": "update", "keys": ["id"]}}, "no pattern 'update'. Known are: upsert, insert_new"),
         ({"pattern": {"pattern": "upsert"}}, "pattern upsert lacks: keys"),
@@ -109,6 +109,11 @@ def test_a_run_without_an_interval_fails_with_a_sentence_unless_the_window_is_gi
     merge = operator(pattern=UPSERT, window="at")
     merge.render_template_fields({"data_interval_end": None, "dag": DAG("d", schedule=None)})
     with pytest.raises(DeltaMergeFailException, match="this run has no data interval"):
+        merge._merge_configs()
+    now = pendulum.datetime(2024, 1, 1)  # as with schedule="@daily" in Airflow 3
+    merge = operator(pattern=UPSERT, window="at")
+    merge.render_template_fields({"data_interval_start": now, "data_interval_end": now, "dag": DAG("d", schedule=None)})
+    with pytest.raises(DeltaMergeFailException, match=r"has empty ones\. Use CronDataIntervalTimetable"):
         merge._merge_configs()
     given = operator(pattern=UPSERT, window=MergeWindow(column="at", start="2024-01-01", end="2024-01-02"))
     given.render_template_fields({})

@@ -500,8 +500,8 @@ def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"keep_warm": -1}, "keep_warm is a number of seconds of 0 or more, not -1"),
-        ({"keep_warm": True}, "keep_warm is a number of seconds of 0 or more, not True"),
+        ({"keep_warm": -1}, "keep_warm must be a number of seconds ≥ 0, got -1"),
+        ({"keep_warm": True}, "keep_warm must be a number of seconds ≥ 0, got True"),
         (
             {"keep_warm": 60, "conf": {"spark.submit.deployMode": "cluster"}},
             "keep_warm is not available with deploy mode cluster",

@@ -42,18 +42,18 @@ def test_a_name_is_split_at_its_dots_outside_of_backticks(name: str, parts: tupl
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "empty part"),
-        ("   ", "empty part"),
-        (".a", "empty part"),
-        ("a.", "empty part"),
-        ("a..b", "empty part"),
-        ("``", "empty part"),
-        ("` `", "empty part"),
+        ("", "a part is empty"),
+        ("   ", "a part is empty"),
+        (".a", "a part is empty"),
+        ("a.", "a part is empty"),
+        ("a..b", "a part is empty"),
+        ("``", "a part is empty"),
+        ("` `", "a part is empty"),
         ("`a", "never closed"),
         ("`a``", "never closed"),
-        ("`a`b", "after a closing backtick"),
-        ("a`b`", "may only stand around a whole part"),
-        ("a.b`", "may only stand around a whole part"),
+        ("`a`b", "a closing backtick must be followed"),
+        ("a`b`", "must enclose a whole part"),
+        ("a.b`", "must enclose a whole part"),
     ],
 )
 def test_what_is_no_name_is_refused(name: str, words: str) -> None:

@@ -63,7 +63,8 @@ def test_a_date_column_of_the_target_is_bounded_too() -> None:
         ({"timezone": "Mars/Olympus"}, "no timezone 'Mars/Olympus'"),
         ({"start": "yesterday"}, "window's start must be a timestamp like .* got 'yesterday'"),
         ({"start": ""}, "no data interval"),
-        ({"end": DAY["start"]}, "is empty"),
+        ({"end": DAY["start"]}, "is empty. If it is the run's data interval"),
+        ({"start": DAY["end"], "end": DAY["start"]}, "is empty. Its end must be after its start"),
         ({"column_type": "date"}, "has no whole days in UTC"),
         (
             {**BERLIN, "column_type": "date", "date_column": "day"},

@@ -41,14 +41,14 @@ def test_to_fail_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("expected", "reason"),
     [
-        ({"positive": POSITIVE}, "and failed_rows_path go together"),
-        ({"positive": {"condition": "a > 0"}, **PATH}, "and failed_rows_path go together"),
-        ({"unique": {"columns": ["id"], "on_failure": "set_aside"}}, "go together"),
+        ({"positive": POSITIVE}, "and failed_rows_path need each other"),
+        ({"positive": {"condition": "a > 0"}, **PATH}, "and failed_rows_path need each other"),
+        ({"unique": {"columns": ["id"], "on_failure": "set_aside"}}, "need each other"),
         (
             {"positive": {"condition": "a > 0", "on_failure": "drop"}},
-            "on_failure of positive is 'drop'; it can be: fail",
+            "on_failure of positive must be one of fail, warn, set_aside, got 'drop'",
         ),
-        ({"unique": {"columns": ["id"], "on_failure": None}}, "on_failure of unique is None"),
+        ({"unique": {"columns": ["id"], "on_failure": None}}, "on_failure of unique must be one of"),
         ({"positive": {"on_failure": "warn"}}, "expectation positive lacks: condition"),
         ({"positive": {"condition": " "}}, "the condition of positive in expect_source"),
         ({"positive": {"condition": "a > 0", "path": "/x"}}, "unknown keys: path"),
@@ -64,5 +64,5 @@ def test_what_can_not_be_meant_is_refused(expected: dict[str, Any], reason: str)
 
 
 def test_a_condition_has_a_name_of_its_own() -> None:
-    with pytest.raises(MergeConfigError, match="choose another name"):
+    with pytest.raises(MergeConfigError, match="Choose another name"):
         RowCondition(name="unique", condition="a > 0")
