@@ -138,8 +138,8 @@ FILES = [
     Fault(
         name="rows-with-the-greatest-key-are-not-searched",
         file=f"{ENGINE}/source_keys.py",
-        before="ends.append(self.target <= _literal(largest, self.type))",
-        after="ends.append(self.target < _literal(largest, self.type))",
+        before="ends.append(column <= _literal(largest, type_))",
+        after="ends.append(column < _literal(largest, type_))",
         shows="The row with the source's greatest key is not found: it is not updated, but inserted again.",
         tests=("differential/test_clauses.py::test_who_matches",),
         ways=("ours", LARGE),
