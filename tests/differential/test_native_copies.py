@@ -189,6 +189,39 @@ def test_statistics_of_copies_have_numbers_as_delta_writes_them(spark: SparkSess
     assert by_partition[1] == by_partition[0]
 
 
+def test_statistics_of_copies_have_times_from_files_with_milliseconds(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    moment = "timestamp_millis(1700000000123 + id)"
+    with session_settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}):
+        rows = spark.range(0, 10, 1, 1).selectExpr("id", f"{moment} AS at", f"CAST({moment} AS TIMESTAMP_NTZ) AS ntz")
+        rows.write.format("delta").save(str(path))
+    merge = "MERGE INTO {t} t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    with session_settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+        assert COPIED in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+    builtin, ours = (DeltaTableLog.read(tmp_path / name).actions("add", since=0) for name in ("builtin", "ours"))
+    assert [add["stats"] for add in ours] == [add["stats"] for add in builtin]
+
+
+def test_times_that_spark_converts_when_it_reads_them_are_not_copied(spark: SparkSession, tmp_path: Path) -> None:
+    """Other writers' times of 96 bits count as those of the session's zone then; a copy's have 64."""
+    import datetime
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t"
+    path.mkdir()
+    at = [datetime.datetime(2024, 1, 1, hour, tzinfo=datetime.UTC) for hour in range(3)]
+    rows = pa.table({"id": [1, 2, 3], "at": pa.array(at, pa.timestamp("us", "UTC"))})
+    pq.write_table(rows, path / "file.parquet", use_deprecated_int96_timestamps=True)
+    spark.sql(f"CONVERT TO DELTA parquet.`{path}`")
+    merge = "MERGE INTO {t} t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    with session_settings(
+        spark, {"spark.sql.parquet.int96TimestampConversion": "true", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    ):
+        assert REWRITTEN in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+
+
 def test_a_merge_that_fails_leaves_no_copy(spark: SparkSession, table: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (name IS NULL OR name <> 'new')")
     before = data_files(table)

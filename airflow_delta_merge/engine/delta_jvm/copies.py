@@ -39,6 +39,12 @@ _OTHER_WRITERS = (
 )
 #: Hadoop settings that make Parquet's writer do what a copy by Arrow would not.
 _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
+#: Settings by which Spark reads other values from a file than Arrow does, and from the copy.
+_OTHER_VALUES = (
+    "spark.sql.parquet.int96TimestampConversion",
+    "spark.sql.parquet.int96RebaseModeInRead",
+    "spark.sql.parquet.datetimeRebaseModeInRead",
+)
 #: With a change data feed Delta writes these columns into data files, too.
 _OF_CHANGE_DATA = ("_change_type", "__is_cdc")
 #: Row tracking's entries in an add action; Delta assigns new ones to a new file.
@@ -130,6 +136,7 @@ def _is_copied_from_writer(gateway: Gateway, transaction: JavaObject, configurat
         and gateway.flag("spark.databricks.delta.stats.collect")
         and _prefix_length(gateway, configuration) > 0
         and all(hadoop.get(name) is None for name in _OTHER_FILES)
+        and not any(gateway.conf(name).lower() in ("true", "legacy") for name in _OTHER_VALUES)
     )
 
 

@@ -84,8 +84,10 @@ def _widen(values: LeafStatistics, column: pa.ChunkedArray, type_: str) -> None:
     if type_ == "string":
         # As bytes, which compare the same and need not be UTF-8.
         column = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
-    elif type_ in ("date", "timestamp", "timestamp_ntz"):
-        column = column.cast(pa.int32() if type_ == "date" else pa.int64())
+    elif type_ == "date":
+        column = column.cast(pa.int32())
+    elif type_ in ("timestamp", "timestamp_ntz"):
+        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())  # files may have milliseconds
     elif type_ in ("float", "double"):
         is_nan = pc.is_nan(column)
         if pc.any(is_nan).as_py():
