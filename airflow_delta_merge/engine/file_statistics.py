@@ -136,7 +136,7 @@ def _of_partition(type_: str, text: Any) -> Any:
 
 
 def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> Range | None:
-    """The range that holds all the table's values of a column; None if a file's bounds are unknown.
+    """The range that holds all the table's values of a column, with a margin; None if it is unknown.
 
     :param column: its physical name.
     :param type_: its type; must satisfy :func:`is_comparable`.
@@ -145,7 +145,11 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
     known = _known_bounds(column, type_, statistics)
     if not known or len(known) < len(statistics):
         return None
-    return min(low for low, _ in known), max(high for _, high in known)
+    # Each file's bounds first: what stands for other bytes is among the greatest texts, but its values need not be.
+    with_margins = [with_margin(type_, bounds, in_utc=True) for bounds in known]  # no timestamps are compared here
+    lows = [low for low, _ in with_margins if low is not None]
+    highs = [high for _, high in with_margins if high is not None]
+    return None if len(lows) < len(known) or len(highs) < len(known) else (min(lows), max(highs))
 
 
 def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> int:

@@ -86,11 +86,7 @@ def _range(key: SourceKey, column: str, listed: Sequence[dict[str, Any]]) -> Ran
 
     Partition columns have no range: a writer that adds a new partition must conflict with this merge.
     """
-    bounds = None if key.of_partition else range_of_all(column, key.type, listed)
-    if bounds is None:
-        return None
-    low, high = with_margin(key.type, bounds, in_utc=key.in_utc)
-    return None if low is None or high is None else (low, high)
+    return None if key.of_partition else range_of_all(column, key.type, listed)
 
 
 def _is_worth_pruning(merge: StartedMerge) -> bool:

@@ -199,6 +199,14 @@ CASES = [
         prunes=False,
     ),
     Foreign(
+        "texts that are no UTF-8 in one file",
+        "STRING",
+        "CASE WHEN id = 3 THEN CAST(X'7880' AS STRING) ELSE concat('xé', id) END",
+        lambda statistics: None,
+        ("CAST(X'7880' AS STRING)",),
+        prunes=False,
+    ),
+    Foreign(
         "a text above which stands for bytes below",
         "STRING",
         "CASE WHEN id = 3 THEN 'é' ELSE concat('é', id) END",

@@ -164,6 +164,13 @@ def test_the_range_of_all_files(files: list[dict[str, Any]], expected: tuple[int
     assert range_of_all("k", "int", files) == expected
 
 
+def test_the_range_of_texts_among_which_some_stand_for_other_bytes() -> None:
+    """U+FFFD stands for any byte, also for one below ``é``."""
+    bounds = [("x\ufffd", "x\ufffd"), ("xé1", "xé9")]
+    files = [{"minValues": {"k": low}, "maxValues": {"k": high}, "nullCount": {}} for low, high in bounds]
+    assert range_of_all("k", "string", files) == ("x", "y")
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
