@@ -33,6 +33,20 @@ ONE_CLAUSE = [
     Case("update if, never", "WHEN MATCHED AND t.age > 1000 THEN UPDATE SET *", does="nothing"),
     Case("update if false", "WHEN MATCHED AND false THEN UPDATE SET *", does="nothing"),
     Case("update if NULL", "WHEN MATCHED AND CAST(NULL AS BOOLEAN) THEN UPDATE SET *", does="nothing"),
+    Case(
+        "update if an untyped NULL, or insert", f"WHEN MATCHED AND NULL THEN UPDATE SET * {INSERT_ALL}", does="insert"
+    ),
+    Case(
+        "update if an untyped NULL",
+        "WHEN MATCHED AND NULL THEN UPDATE SET *",
+        fails="DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN",
+    ),
+    Case(
+        "insert if an untyped NULL",
+        "WHEN NOT MATCHED AND NULL THEN INSERT *",
+        fails="DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN",
+    ),
+    Case("delete by source if an untyped NULL", "WHEN NOT MATCHED BY SOURCE AND NULL THEN DELETE", does="nothing"),
     Case("update if true", "WHEN MATCHED AND true THEN UPDATE SET *", does="update"),
     Case("delete", DELETE, does="delete"),
     Case("delete if, on both", "WHEN MATCHED AND s.age = t.age + 1 THEN DELETE", does="delete"),

@@ -182,12 +182,22 @@ class ResolvedMerge:
 
     def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
         type_ = str(condition.dataType().catalogString())
-        if type_ != "boolean":
-            raise MergeExecutionError(
-                f"The condition {condition.sql()} of a {kind} clause has type {type_}. It must be a boolean.",
-                condition="CANNOT_UP_CAST_DATATYPE",
-            )
-        return self._gateway.column(condition)
+        if type_ == "boolean":
+            return self._gateway.column(condition)
+        # Delta filters by the conditions of clauses of one kind, and casts those of several kinds.
+        is_filtered = type_ == "void" and self._has_one_kind
+        if type_ == "void" and not is_filtered:
+            return F.lit(None).cast("boolean")
+        raise MergeExecutionError(
+            f"The condition {condition.sql()} of a {kind} clause has type {type_}. It must be a boolean.",
+            condition="DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN" if is_filtered else "CANNOT_UP_CAST_DATATYPE",
+        )
+
+    @property
+    def _has_one_kind(self) -> bool:
+        """Whether all clauses are matched ones, or all insert."""
+        matched, others = self.command.matchedClauses(), self.command.notMatchedBySourceClauses()
+        return bool(others.isEmpty()) and bool(matched.isEmpty() or self.command.notMatchedClauses().isEmpty())
 
     def sql_metrics(self) -> dict[str, JavaObject]:
         """The command's SQL metrics by Delta's names, as JVM objects."""
