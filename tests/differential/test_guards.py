@@ -192,7 +192,7 @@ def test_the_log_shows_some_of_the_rows(
         run(spark, path, INSERTS, ODD, expect_source={"unique": ["id"], "not_null": ["day"], "sample": sample})
     said = [record.getMessage().strip() for record in log.records]
     assert set(rows) <= set(said)
-    assert bool(said) == ("in the log above" in str(raised.value)) == bool(rows)
+    assert bool(said) == ("The log above" in str(raised.value)) == bool(rows)
     assert ("secret" in log.text) == (sample == "rows")
     assert len([line for line in said if line.startswith("{")]) <= 2 * SAMPLE_SIZE
 
