@@ -174,7 +174,9 @@ class DeltaMergeSensor(TableLogSensor):
         states = task_states(
             context["ti"], dag_id=dag_id, task_id=self.external_task_id, map_index=self._map_index(), **awaited
         )
-        instances = [(run_id, name, state) for run_id, of_run in states.items() for name, state in of_run.items()]
+        instances = [
+            (run_id, name, state) for run_id, of_run in states.items() for name, state in _expanded(of_run).items()
+        ]
         self._check_not_lost(dag_id, instances)
         runs_missing = len(states) < max(len(runs) for runs in awaited.values())
         if runs_missing or any(state != TaskInstanceState.SUCCESS for _, _, state in instances):
@@ -311,6 +313,11 @@ class DeltaMergeSensor(TableLogSensor):
         if self.soft_fail:
             raise AirflowSkipException(reason)
         raise AirflowFailException(reason)
+
+
+def _expanded(states: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """The states without instances that a mapped task is no longer expanded to, if there are others."""
+    return {name: state for name, state in states.items() if state != TaskInstanceState.REMOVED} or states
 
 
 def _count(result: MergeResult, name: str) -> int | None:

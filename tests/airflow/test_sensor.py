@@ -1,9 +1,10 @@
-"""The sensor's arguments, while a DAG is parsed. What it does is tested by the DAGs that Airflow runs."""
+"""The sensor's arguments, while a DAG is parsed, and what a DAG that Airflow runs can hardly show."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,6 +51,39 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
 )
 def test_accepted_at_parse(arguments: dict[str, Any]) -> None:
     DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})
+
+
+DATE = datetime(2026, 1, 2, tzinfo=UTC)
+RESULT = MergeResult(table="t", version_read=0, version=1, executor="", executor_reason="")
+
+
+def poke(states: dict[str, str], **arguments: Any) -> tuple[Any, Any]:
+    """What a sensor finds if a run's merge has these states, and the dates of the runs that it asks for."""
+    asked = {}
+
+    def get_task_states(**named: Any) -> dict[str, dict[str, str]]:
+        asked.update(named)
+        return {"run": states}
+
+    ti = SimpleNamespace(
+        dag_id="report", run_id="run", get_task_states=get_task_states, xcom_pull=lambda **_: RESULT.to_dict()
+    )
+    sensor = DeltaMergeSensor(task_id="gate", external_dag_id="load", external_task_id="merge", **arguments)
+    found = sensor.poke({"ti": ti, "logical_date": DATE})  # type: ignore[arg-type]
+    return found.xcom_value if found.is_done else "waits", asked["logical_dates"]
+
+
+def test_instances_of_a_mapped_merge_that_are_no_longer_expanded_do_not_count() -> None:
+    assert poke({"merge_0": "success", "merge_1": "success", "merge_2": "removed"})[0] == [RESULT.to_dict()] * 2
+    assert poke({"merge_0": "running", "merge_1": "removed"})[0] == "waits"
+    with pytest.raises(AirflowFailException, match=r"merge_0 .* is failed"):
+        poke({"merge_0": "failed", "merge_1": "removed"})
+
+
+def test_a_merge_that_is_removed_is_lost() -> None:
+    for states in ({"merge": "removed"}, {"merge_0": "removed", "merge_1": "removed"}):
+        with pytest.raises(AirflowFailException, match="is removed, so it has no result"):
+            poke(states)
 
 
 @pytest.mark.parametrize(("name", "is_met"), [("positive", True), ("unique", False), ("unheard", False)])
