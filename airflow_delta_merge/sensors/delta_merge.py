@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from inspect import signature
@@ -265,9 +265,17 @@ class DeltaMergeSensor(TableLogSensor):
             first = next(iter(signature(self.execution_date_fn).parameters), None)
             others = {name: value for name, value in context.items() if name != first}
             by_name = determine_kwargs(self.execution_date_fn, (logical_date,), others)
-            dates = self.execution_date_fn(logical_date, **by_name)
-            return {"logical_dates": [dates] if isinstance(dates, datetime) else list(dates)}
+            return {"logical_dates": self._checked_dates(self.execution_date_fn(logical_date, **by_name))}
         return {"logical_dates": [logical_date]}
+
+    def _checked_dates(self, returned: Any) -> list[datetime]:
+        """The dates that ``execution_date_fn`` returned, each once."""
+        dates = list(returned) if isinstance(returned, Iterable) else [returned]
+        if not dates or not all(isinstance(date, datetime) for date in dates):
+            self._give_up(
+                f"execution_date_fn returned {returned!r}, but must return a logical date, or a list of one or more."
+            )
+        return list(dict.fromkeys(dates))
 
     def _map_index(self) -> int | None:
         return None if self.map_index is None or self.map_index == "" else int(self.map_index)

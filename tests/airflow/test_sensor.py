@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
@@ -84,6 +84,25 @@ def test_a_merge_that_is_removed_is_lost() -> None:
     for states in ({"merge": "removed"}, {"merge_0": "removed", "merge_1": "removed"}):
         with pytest.raises(AirflowFailException, match="is removed, so it has no result"):
             poke(states)
+
+
+@pytest.mark.parametrize("returned", [None, [], "2026-01-01", [DATE, None]], ids=readable)
+def test_what_is_no_date_to_wait_for_fails_without_retries(returned: Any) -> None:
+    said = "execution_date_fn returned .*, but must return a logical date, or a list of one or more"
+    with pytest.raises(AirflowFailException, match=said):
+        poke({"merge": "success"}, execution_date_fn=lambda date: returned)
+    with pytest.raises(AirflowSkipException, match=said):
+        poke({"merge": "success"}, execution_date_fn=lambda date: returned, soft_fail=True)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [DATE, [DATE], [DATE, DATE], (DATE, DATE.astimezone(timezone(timedelta(hours=2))))],
+    ids=["a date", "a list", "twice", "twice, in two time zones"],
+)
+def test_equal_dates_to_wait_for_are_one_run(returned: Any) -> None:
+    found = poke({"merge": "success"}, execution_date_fn=lambda date: returned)
+    assert found == (RESULT.to_dict(), [DATE])
 
 
 @pytest.mark.parametrize(("name", "is_met"), [("positive", True), ("unique", False), ("unheard", False)])
