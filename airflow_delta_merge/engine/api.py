@@ -88,7 +88,7 @@ def _merge(
         return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-    kept_rows = KeptRows(config.target.to_sql(), identity)
+    kept_rows = KeptRows(gateway, config.target.to_sql(), identity)
     with statement_of(gateway, config, kept_rows=kept_rows, allowed=allowed) as (statement, num_bad_rows):
 
         def attempt(number: int) -> MergeResult:
@@ -120,7 +120,7 @@ def _merge_by_statement(
     require_no_guards(config.guards, versions, holds_to_locations=holds_to_locations)
     target = config.target.to_sql()
     merge = BuiltInStatement(gateway.spark, target, identity)
-    with statement_of(gateway, config, kept_rows=KeptRows(target, identity)) as (statement, num_bad_rows):
+    with statement_of(gateway, config, kept_rows=KeptRows(gateway, target, identity)) as (statement, num_bad_rows):
         result = until_committed(gateway, lambda attempt: merge.run(statement, attempt), max_commit_attempts)
         return replace(result, num_bad_rows=num_bad_rows)
 

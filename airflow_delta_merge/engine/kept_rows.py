@@ -1,7 +1,7 @@
 """Rows of a source that are left out of a merge and kept in a Delta table, where a person can look at them.
 
-They are committed on their own, before the merge. Delta sees to it that a merge adds its rows once, however often it is
-tried: the table knows the merge's identity.
+They are committed on their own, before the merge. A merge adds its rows once, however often it is tried: the table
+knows the merge's identity.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+from airflow_delta_merge.engine.delta_jvm.tables import generation_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
 class KeptRows:
     """Keeps rows of one merge, which may take several attempts.
 
+    :param gateway: the session's JVM.
     :param target: the table that is merged into, as the statement names it.
     :param identity: who merges.
     """
 
+    gateway: Gateway
     target: str
     identity: MergeIdentity | None
     # Without an identity, this distinguishes the attempts of this merge from other merges.
@@ -39,6 +44,9 @@ class KeptRows:
         :param what: what the rows are, by which the merge may keep several kinds in one table.
         """
         application = None if self.identity is None else self.identity.application_id
+        committer = f"{application or self._token}/{what}"
+        if self._has_kept(path, committer):
+            return
         generation = None if self.identity is None else self.identity.generation
         kept = rows.select(
             F.lit(self.target).alias("target"),
@@ -51,4 +59,14 @@ class KeptRows:
         )
         writer = kept.write.format("delta").mode("append")
         version = "1" if generation is None else str(generation)
-        writer.options(txnAppId=f"{application or self._token}/{what}", txnVersion=version).save(path)
+        writer.options(txnAppId=committer, txnVersion=version).save(path)
+
+    def _has_kept(self, path: str, committer: str) -> bool:
+        """Whether another try of this execution has added its rows.
+
+        Delta itself only knows whether the generation has grown, which it may between two tries.
+        """
+        if self.identity is None:
+            return False
+        generation = generation_in(self.gateway, path, committer)
+        return generation is not None and self.identity.is_same_execution(generation)

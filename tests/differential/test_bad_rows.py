@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeGuards
-from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.engine.source_files import source_relation
 from airflow_delta_merge.exceptions import (
@@ -87,6 +87,27 @@ def test_kept_rows_are_written_once_however_often_a_merge_is_tried(feed: Feed) -
     assert all(row.reason.startswith("no JSON object") and row.target and row.kept_at for row in rows)
     merge(feed.spark, config, identity=MergeIdentity(application_id="a", generation=2))
     assert feed.spark.read.format("delta").load(kept).count() == 6
+
+
+@pytest.mark.parametrize(("generation", "num_kept"), [(1_001_002, 3), (1_001_003, 6), (2_000_002, 6)])
+def test_kept_rows_are_written_once_for_an_execution_even_if_its_generation_grows(
+    feed: Feed, generation: int, num_kept: int
+) -> None:
+    """As it does when *another* task of the run is cleared between two tries, of which the first was not committed."""
+    path, kept = feed.file("a.json", BROKEN_JSON), str(feed.folder / "kept")
+    config = feed.config(path, bad_rows="keep", bad_rows_path=kept)
+    task = TaskInstanceIdentity(dag_id="d", task_id="t", run_id="r")
+    first, second = (
+        MergeIdentity(application_id="a", generation=each, task_instance=task) for each in (1_000_002, generation)
+    )
+    failing = MergeConfig.from_dict(
+        {**config.to_dict(), "guards": MergeGuards(fail_if=["num_source_rows > 1"]).to_dict()}
+    )
+    with pytest.raises(MergeExecutionError, match="guard"):
+        merge(feed.spark, failing, identity=first)
+    assert feed.spark.read.format("delta").load(kept).count() == 3
+    assert not merge(feed.spark, config, identity=second).already_committed
+    assert feed.spark.read.format("delta").load(kept).count() == num_kept
 
 
 def test_a_dry_run_counts_bad_rows_and_keeps_none(feed: Feed) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_update_all, when_not_matched_insert_all
-from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.exceptions import (
     EmptySourceError,
@@ -178,13 +178,17 @@ def test_rows_are_kept_once_however_often_a_merge_is_tried(lake: Lake) -> None:
     assert len(lake.kept()) == 4
 
 
-def test_a_try_after_a_failed_one_keeps_no_row_twice(lake: Lake) -> None:
+@pytest.mark.parametrize("generation", [1_000_002, 1_001_002], ids=["the same", "another task was cleared"])
+def test_a_try_after_a_failed_one_keeps_no_row_twice(lake: Lake, generation: int) -> None:
     expected = {"positive": {**POSITIVE, **SET_ASIDE}}
-    identity = MergeIdentity(application_id="a", generation=1)
+    task = TaskInstanceIdentity(dag_id="d", task_id="t", run_id="r")
+    first, second = (
+        MergeIdentity(application_id="a", generation=each, task_instance=task) for each in (1_000_002, generation)
+    )
     with pytest.raises(MergeExecutionError, match="guard"):
-        merge(lake.spark, lake.config(**expected, guards={"fail_if": ["num_source_rows > 1"]}), identity=identity)
+        merge(lake.spark, lake.config(**expected, guards={"fail_if": ["num_source_rows > 1"]}), identity=first)
     assert len(lake.kept()) == 2
-    merge(lake.spark, lake.config(**expected), identity=identity)
+    merge(lake.spark, lake.config(**expected), identity=second)
     assert len(lake.kept()) == 2
 
 

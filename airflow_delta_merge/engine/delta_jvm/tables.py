@@ -1,4 +1,4 @@
-"""Tables outside a transaction: whether one exists, and columns as SQL writes them."""
+"""Tables outside a transaction: whether one exists, who committed to it, and columns as SQL writes them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from airflow_delta_merge.exceptions import MergeConfigError
 def is_delta_path(gateway: Gateway, path: str) -> bool:
     """Whether a folder holds a Delta table."""
     return bool(gateway.java_class("io.delta.tables.DeltaTable").isDeltaTable(gateway.session, path))
+
+
+def generation_in(gateway: Gateway, path: str, application_id: str) -> int | None:
+    """The version that an application last committed to the table in a folder; None without a table or a commit."""
+    if not is_delta_path(gateway, path):
+        return None
+    snapshot = gateway.delta("DeltaLog").forTableWithSnapshot(gateway.session, path)._2()
+    found = snapshot.transactions().get(application_id)
+    return int(found.get()) if found.isDefined() else None
 
 
 def analysed_plan(frame: DataFrame) -> JavaObject:
