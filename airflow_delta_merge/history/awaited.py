@@ -60,18 +60,40 @@ class TableCondition(StoredTable):
     def met_by(self) -> int | None:
         """The table's version, if it meets the conditions, else None.
 
+        :raises AirflowFailException: also when the table can't have such a partition.
         :raises AirflowException: as :func:`read_log`.
         """
         return read_log(self, self._look)
 
     def _look(self, table: DeltaTable) -> int | None:
+        self._check_partition(table)
         version: int = table.version()
         if self.version is not None and version < self.version:
             return None
         if self.updated_since is not None and _last_update(table) < moment(self.updated_since).timestamp() * 1000:
             return None
-        filters = [(name, "=", value) for name, value in self.partition.items()]
-        return version if not filters or table.file_uris(filters) else None
+        return version if not self.partition or self._has_partition(table) else None
+
+    def _check_partition(self, table: DeltaTable) -> None:
+        columns = table.metadata().partition_columns
+        for name in self.partition:
+            if name not in columns:
+                raise AirflowFailException(
+                    f"partition has {name!r}, which is not a partition column of {self.path} "
+                    f"({', '.join(columns) or 'which has none'}). Correct partition."
+                )
+
+    def _has_partition(self, table: DeltaTable) -> bool:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return bool(table.file_uris([(name, "=", value) for name, value in self.partition.items()]))
+        except DeltaError as error:
+            if "Failed to parse value" not in str(error):
+                raise
+            raise AirflowFailException(
+                f"partition has a value of the wrong type for {self.path}: {error}. Correct partition."
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

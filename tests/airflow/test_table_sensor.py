@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from airflow_delta_merge.history.awaited import TableCondition
+from airflow_delta_merge.history.log_reader import PAUSES_SECONDS
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
 from tests.readable_ids import readable
@@ -104,6 +106,36 @@ def test_a_table_that_deltalake_cannot_read_fails_without_retries(path: str) -> 
     log.write_text(log.read_text().replace('"minReaderVersion":1', '"minReaderVersion":99'))
     with pytest.raises(AirflowFailException, match="can't read"):
         look(path)
+
+
+@pytest.mark.parametrize(
+    ("partition", "sentence"),
+    [
+        ({"nope": "1"}, r"'nope', which is not a partition column of .*a b;ü \(day, n\)\. Correct partition"),
+        ({"id": "1"}, "'id', which is not a partition column"),
+        ({"Day": "2026-01-01"}, "'Day', which is not a partition column"),
+        ({"n": "first"}, "Failed to parse value 'first' as 'long'"),
+    ],
+    ids=["no column", "no partition column", "in another case", "a value of another type"],
+)
+def test_a_partition_that_no_table_can_have_fails_without_retries(
+    tmp_path: Path, partition: dict[str, str], sentence: str
+) -> None:
+    """Also before the table's log meets the other conditions."""
+    path = str(tmp_path / "a b;ü")
+    write_deltalake(path, pa.table({"id": [1], "day": ["2026-01-01"], "n": [1]}), partition_by=["day", "n"])
+    began = time.monotonic()
+    with pytest.raises(AirflowFailException, match=sentence):
+        look(path, partition=partition, **({} if "n" in partition else {"version": 7}))
+    assert time.monotonic() - began < sum(PAUSES_SECONDS)
+
+
+def test_a_table_without_partitions_has_none_to_wait_for(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    with pytest.raises(
+        AirflowFailException, match=r"'day', which is not a partition column of .*/t \(which has none\)"
+    ):
+        look(str(tmp_path / "t"), partition={"day": "2026-01-01"})
 
 
 @pytest.mark.parametrize(
