@@ -165,7 +165,7 @@ class DeltaMergeSensor(TableLogSensor):
             deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def _look(self, context: Context) -> PokeReturnValue:
         """Check the merge's state, or its table's log, and after success its result."""
         if self.path is not None:
             return self._poke_log(context)
@@ -193,7 +193,7 @@ class DeltaMergeSensor(TableLogSensor):
         from airflow_delta_merge.triggers.delta_table import RecordedMergeTrigger
 
         condition = self._recorded_merge(context).to_dict()
-        return RecordedMergeTrigger(condition=condition, poke_interval=self.poke_interval)
+        return RecordedMergeTrigger(condition=condition, poke_interval=self.poke_interval, silent_fail=self.silent_fail)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Check what the trigger found."""

@@ -85,8 +85,7 @@ class DeltaTableSensor(TableLogSensor):
             partition={name: str(value) for name, value in self.partition.items()},
         )
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Check the table's log."""
+    def _look(self, context: Context) -> PokeReturnValue:
         version = self._condition().met_by()
         if version is None:
             self.log.info("Waiting for %s", self.path)
@@ -95,7 +94,9 @@ class DeltaTableSensor(TableLogSensor):
     def _trigger(self, context: Context) -> BaseTrigger:
         from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
 
-        return DeltaTableTrigger(condition=self._condition().to_dict(), poke_interval=self.poke_interval)
+        return DeltaTableTrigger(
+            condition=self._condition().to_dict(), poke_interval=self.poke_interval, silent_fail=self.silent_fail
+        )
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
         """Return what the trigger found."""

@@ -25,24 +25,24 @@ class TableLogSensor(BaseSensorOperator):
     gcp_conn_id: str | None
 
     @abstractmethod
-    def poke(self, context: Context) -> PokeReturnValue:
+    def _look(self, context: Context) -> PokeReturnValue:
         """Check once."""
 
     @abstractmethod
     def _trigger(self, context: Context) -> BaseTrigger:
         """The trigger that waits; its event goes to ``execute_complete``."""
 
-    def execute(self, context: Context) -> Any:
-        """Wait here, or check once and wait in the triggerer."""
-        if not self.deferrable:
-            return super().execute(context)
-        looked = self.poke(context)
-        if looked.is_done:
-            return looked.xcom_value
-        self.defer(
-            trigger=self._trigger(context), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
-        )
-        return None
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Check once; if it is deferrable, then wait in the triggerer.
+
+        It defers here and not in ``execute``, where Airflow treats errors by ``soft_fail`` and its kind.
+        """
+        looked = self._look(context)
+        if self.deferrable and not looked.is_done:
+            self.defer(
+                trigger=self._trigger(context), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
+            )
+        return looked
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         super()._do_render_template_fields(*args, **kwargs)

@@ -19,16 +19,19 @@ class _TableLogTrigger(BaseTrigger, ABC):
 
     :param condition: the parameters of the condition.
     :param poke_interval: seconds between two checks.
+    :param silent_fail: whether to go on after an error that another check may not meet.
     """
 
-    def __init__(self, *, condition: dict[str, Any], poke_interval: float) -> None:
+    def __init__(self, *, condition: dict[str, Any], poke_interval: float, silent_fail: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.condition = condition
         self.poke_interval = poke_interval
+        self.silent_fail = silent_fail
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        return name, {"condition": self.condition, "poke_interval": self.poke_interval}
+        arguments = ("condition", "poke_interval", "silent_fail")
+        return name, {argument: getattr(self, argument) for argument in arguments}
 
     @abstractmethod
     def check(self) -> Any:
@@ -44,6 +47,9 @@ class _TableLogTrigger(BaseTrigger, ABC):
                 # Not asyncio.to_thread: connections must be read in the triggerer's event loop.
                 found = await sync_to_async(self.check, thread_sensitive=False)()
             except Exception as error:  # the task raises it, and decides whether to retry
+                if self.silent_fail and not isinstance(error, AirflowFailException):
+                    self.log.exception("The check failed, trying again in %s s.", self.poke_interval)
+                    continue
                 yield _event(error=str(error), type=type(error).__name__)
                 return
         yield _event(found=found)
@@ -54,6 +60,7 @@ class DeltaTableTrigger(_TableLogTrigger):
 
     :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.TableCondition`.
     :param poke_interval: seconds between two checks.
+    :param silent_fail: whether to go on after an error that another check may not meet.
     """
 
     def check(self) -> int | None:
@@ -65,6 +72,7 @@ class RecordedMergeTrigger(_TableLogTrigger):
 
     :param condition: the parameters of :class:`~airflow_delta_merge.history.awaited.RecordedMerge`.
     :param poke_interval: seconds between two checks.
+    :param silent_fail: whether to go on after an error that another check may not meet.
     """
 
     def check(self) -> dict[str, Any] | None:

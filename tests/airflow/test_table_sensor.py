@@ -8,10 +8,16 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
@@ -153,6 +159,54 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
 
 def test_templates_are_taken_as_they_are_at_parse() -> None:
     DeltaTableSensor(task_id="wait", path="{{ params.path }}", version="{{ v }}", updated_since="{{ ts }}")
+
+
+BROKEN, NEVER = AirflowException("no storage"), AirflowFailException("no such column")
+
+
+@pytest.mark.parametrize("deferrable", [False, True], ids=["waits here", "is deferrable"])
+@pytest.mark.parametrize(
+    ("argument", "error", "raised"),
+    [
+        (None, BROKEN, AirflowException),
+        (None, NEVER, AirflowFailException),
+        ("soft_fail", BROKEN, AirflowException),
+        ("soft_fail", NEVER, AirflowSkipException),
+        ("never_fail", BROKEN, AirflowSkipException),
+        ("never_fail", NEVER, AirflowSkipException),
+        ("silent_fail", NEVER, AirflowFailException),
+    ],
+)
+def test_the_first_check_that_fails_is_treated_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, deferrable: bool, argument: str | None, error: Exception, raised: type[Exception]
+) -> None:
+    monkeypatch.setattr(TableCondition, "met_by", Mock(side_effect=error))
+    arguments = {argument: True} if argument else {}
+    waiting = DeltaTableSensor(task_id="wait", path="/t", deferrable=deferrable, poke_interval=0, **arguments)
+    with pytest.raises(raised) as found:
+        waiting.execute({})
+    assert found.type is raised
+
+
+def test_silent_failures_are_waited_through_here_and_in_the_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = DeltaTableSensor(task_id="wait", path="/t", silent_fail=True, deferrable=True, poke_interval=0)
+    monkeypatch.setattr(TableCondition, "met_by", Mock(side_effect=[BROKEN, None]))
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute({})
+    monkeypatch.setattr(TableCondition, "met_by", Mock(side_effect=[BROKEN, None, 7]))
+    assert first_event(deferred.value.trigger) == {"found": 7}
+    monkeypatch.setattr(TableCondition, "met_by", Mock(side_effect=NEVER))
+    assert first_event(deferred.value.trigger) == {"error": "no such column", "type": "AirflowFailException"}
+
+
+def first_event(trigger: Any) -> Any:
+    """What a trigger says that comes back from the database."""
+    _, arguments = trigger.serialize()
+
+    async def first() -> Any:
+        return (await anext(type(trigger)(**arguments).run())).payload
+
+    return asyncio.run(asyncio.wait_for(first(), 10))
 
 
 def test_the_trigger_comes_back_from_the_database_and_fires_when_the_table_is_there(path: str) -> None:
