@@ -26,6 +26,7 @@ from airflow_delta_merge.config import (
 from airflow_delta_merge.config.jdbc_source import JDBC
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_source, as_target, spark_path
+from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 #: How the name of a file ends whose content Airflow takes for an argument.
@@ -76,7 +77,6 @@ _SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
 
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
 # What stands for an argument whose value only the run knows, so that the others can be checked together.
 _STAND_INS: dict[str, Any] = {
@@ -231,7 +231,7 @@ def check_at_parse(arguments: Mapping[str, Any]) -> None:
     known["window"] = _known_window(arguments["window"])
     if arguments["pattern"] is not None and known["pattern"] is None:
         known |= {"on": _STAND_INS["on"], "clauses": _STAND_INS["clauses"]}
-    if _is_template(arguments["on"]):
+    if is_template(arguments["on"]):
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     build_merge(known)
@@ -280,7 +280,7 @@ def _known_statement(sql: Any) -> Any:
         return "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
     if _is_output(sql):
         return "MERGE INTO output"
-    if isinstance(sql, str) and _TEMPLATE.search(sql):
+    if is_template(sql):
         sql = _PLACEHOLDER.sub("template", _STATEMENT_OR_COMMENT.sub(" ", sql))
         return "MERGE INTO template" if sql.strip() == "template" else sql
     return sql
@@ -326,22 +326,18 @@ def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
 
 def is_unknown(value: Any) -> bool:
     """Whether only the run knows what it is: a template, or what another task returns."""
-    return _is_template(value) or _is_output(value)
+    return is_template(value) or _is_output(value)
 
 
 def _fill(value: Any, numbers: count[int]) -> Any:
     """Replace each templated string by a text of its own, which does as name, path and expression."""
-    if _is_template(value):
+    if is_template(value):
         return f"(template_{next(numbers)})"
     if isinstance(value, Mapping):
         return {_fill(name, numbers): _fill(item, numbers) for name, item in value.items()}
     if isinstance(value, list):
         return [_fill(item, numbers) for item in value]
     return value
-
-
-def _is_template(value: Any) -> bool:
-    return isinstance(value, str) and _TEMPLATE.search(value) is not None
 
 
 def _is_output(value: Any) -> bool:

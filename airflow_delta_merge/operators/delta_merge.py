@@ -48,10 +48,11 @@ from airflow_delta_merge.operators.arguments import (
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
-from airflow_delta_merge.operators.rendering import rendered_without_run, with_missing_dates
+from airflow_delta_merge.operators.rendering import rendered_without_run
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
 from airflow_delta_merge.operators.stopped_merges import guards_kept
 from airflow_delta_merge.operators.task_links import kept_at_the_end, merges_url
+from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath

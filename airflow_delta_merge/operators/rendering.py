@@ -1,4 +1,4 @@
-"""Renders templates without a run, for a dry run, and in a run without a logical date."""
+"""Renders templates without a run, for a dry run."""
 
 from __future__ import annotations
 
@@ -17,33 +17,6 @@ from airflow_delta_merge.operators.arguments import check_rendered_conf, outputs
 
 if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-
-
-#: Variables that are missing in runs without a logical date: asset-triggered ones in Airflow 3, and some manual ones.
-_OF_LOGICAL_DATE = (
-    "ds",
-    "ds_nodash",
-    "ts",
-    "ts_nodash",
-    "ts_nodash_with_tz",
-    "logical_date",
-    "data_interval_start",
-    "data_interval_end",
-)
-
-
-def with_missing_dates(context: Any) -> Any:
-    """The context in which rendering a missing date fails; Jinja would render it as an empty string."""
-    missing = {
-        name: StrictUndefined(
-            f"This run has no logical date, e.g. because an asset triggered it, so {name} has no value. Use "
-            "dag_run.run_after, e.g. {{ dag_run.run_after | ds }}, which every run has, or set a default: "
-            f"{{{{ {name} | default(…) }}}}."
-        )
-        for name in _OF_LOGICAL_DATE
-        if name not in context
-    }
-    return {**context, **missing} if missing and "dag_run" in context else context
 
 
 def rendered_without_run(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensorOperator, PokeReturnValue
+from jinja2 import UndefinedError
 
 from airflow_delta_merge.connections.secrets import mask_secrets
+from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -44,6 +47,12 @@ class TableLogSensor(BaseSensorOperator):
             )
         return looked
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        super()._do_render_template_fields(*args, **kwargs)
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
+    ) -> None:
+        """Render, and have Airflow mask the secrets. Mapped sensors come here, too."""
+        try:
+            super()._do_render_template_fields(parent, template_fields, with_missing_dates(context), *args, **kwargs)
+        except UndefinedError as error:
+            raise AirflowFailException(str(error)) from error
         mask_secrets(self.storage_options)

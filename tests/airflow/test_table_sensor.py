@@ -6,10 +6,13 @@ import asyncio
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import jinja2
 import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import (
@@ -159,6 +162,26 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
 
 def test_templates_are_taken_as_they_are_at_parse() -> None:
     DeltaTableSensor(task_id="wait", path="{{ params.path }}", version="{{ v }}", updated_since="{{ ts }}")
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_date_that_a_run_lacks_fails_without_retries(is_mapped: bool) -> None:
+    waiting = DeltaTableSensor(task_id="wait", path="/t", updated_since="{{ data_interval_end }}")
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
+    context, seen = {"dag_run": SimpleNamespace(run_after="2026-01-01")}, set()
+    if is_mapped:
+        render = partial(waiting._do_render_template_fields, parent=waiting, template_fields=waiting.template_fields)
+        render = partial(render, context=context, jinja_env=environment, seen_oids=seen)
+    else:
+        fields = waiting.template_fields
+        render = partial(waiting._do_render_template_fields, waiting, fields, context, environment, seen)
+    with pytest.raises(
+        AirflowFailException, match=r"no logical date.* so data_interval_end has no value\. Use dag_run"
+    ):
+        render()
+    context["data_interval_end"] = "2026-01-02"
+    render()
+    assert waiting.updated_since == "2026-01-02"
 
 
 BROKEN, NEVER = AirflowException("no storage"), AirflowFailException("no such column")

@@ -33,11 +33,11 @@ ROOMS = {
     "lineage": ("config contract connections assets", "airflow openlineage openlineage_sql"),
     "links": ("contract launch", "airflow"),
     "triggers": ("connections launch history links", "airflow asgiref"),
-    "sensors": ("contract connections history triggers", "airflow sqlalchemy"),
     "operators": (
         "config contract patterns connections launch hooks assets lineage links triggers",
         "airflow jinja2 pendulum",
     ),
+    "sensors": ("contract connections history triggers operators", "airflow jinja2 sqlalchemy"),
     "view": ("contract connections history operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
     "decorators": ("config connections launch operators", "airflow"),
 }
