@@ -22,6 +22,7 @@ from airflow_delta_merge.contract.identity import application_id
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history.awaited import RecordedMerge
+from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
 from airflow_delta_merge.sensors.table_log import TableLogSensor
 
@@ -144,7 +145,7 @@ class DeltaMergeSensor(TableLogSensor):
             raise ValueError(
                 f"The sensor {self.task_id!r} waits for itself. Set external_task_id to the task that merges."
             )
-        if isinstance(map_index, str) and not re.search(r"\{\{|\d", map_index):
+        if isinstance(map_index, str) and not (is_template(map_index) or re.search(r"\d", map_index)):
             raise ValueError(f"map_index must be a whole number or a template of one, got {map_index!r}.")
         self.external_task_id = external_task_id
         self.external_dag_id = external_dag_id

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_delta_merge.history.awaited import TableCondition, moment
+from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.sensors.table_log import TableLogSensor
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ class DeltaTableSensor(TableLogSensor):
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
-        if isinstance(version, str) and not version.isdecimal() and "{{" not in version:
+        if isinstance(version, str) and not version.isdecimal() and not is_template(version):
             raise ValueError(f"version must be a whole number or a template of one, got {version!r}.")
-        if updated_since is not None and "{{" not in updated_since:
+        if updated_since is not None and not is_template(updated_since):
             moment(updated_since)
 
     def _condition(self) -> TableCondition:

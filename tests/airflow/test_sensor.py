@@ -44,6 +44,7 @@ def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
         {"at_most": {"failed_expectations.positive": 0}},
         {"map_index": 3},
         {"map_index": "{{ ti.map_index }}"},
+        {"map_index": "{% if params.first %}{% endif %}"},
         {"external_dag_id": "{{ params.dag }}", "external_run_id": "{{ params.run }}"},
         {"external_task_id": "gate", "execution_delta": timedelta(days=1)},
     ],

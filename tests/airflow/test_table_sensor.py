@@ -164,6 +164,13 @@ def test_templates_are_taken_as_they_are_at_parse() -> None:
     DeltaTableSensor(task_id="wait", path="{{ params.path }}", version="{{ v }}", updated_since="{{ ts }}")
 
 
+@pytest.mark.parametrize(
+    "condition", [{"version": "{% if params.old %}3{% endif %}"}, {"updated_since": "{# #}{% x %}"}]
+)
+def test_templates_without_a_placeholder_are_taken_at_parse(condition: dict[str, str]) -> None:
+    DeltaTableSensor(task_id="wait", path="/t", **condition)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("is_mapped", [False, True])
 def test_a_date_that_a_run_lacks_fails_without_retries(is_mapped: bool) -> None:
     waiting = DeltaTableSensor(task_id="wait", path="/t", updated_since="{{ data_interval_end }}")
