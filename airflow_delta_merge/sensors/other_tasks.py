@@ -45,7 +45,8 @@ def task_states(
     if run_ids is not None:
         conditions.append(TaskInstance.run_id.in_(run_ids))
     if logical_dates is not None:
-        conditions.append(DagRun.logical_date.in_(logical_dates))
+        # Airflow 2 has it as a column only by its old name.
+        conditions.append(DagRun.execution_date.in_(logical_dates))
     states = {}
     with create_session() as session:
         columns = (TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
