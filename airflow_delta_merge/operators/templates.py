@@ -9,7 +9,7 @@ from jinja2 import StrictUndefined
 
 _BEGIN = re.compile(r"\{\{|\{%|\{#")
 
-#: Variables that are missing in runs without a logical date: manual, asset-triggered or API runs in Airflow 3.
+#: Variables that are missing in runs without a logical date: asset-triggered ones in Airflow 3, and some manual ones.
 _OF_LOGICAL_DATE = (
     "ds",
     "ds_nodash",
