@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
@@ -45,6 +45,7 @@ from airflow_delta_merge.runtime.jars import have_delta_jars
 from airflow_delta_merge.runtime.java import check_java
 
 _POLL_SECONDS = 1.0
+_Running = TypeVar("_Running", SparkSubmit, WarmMerge, DeferredStart)
 
 
 class DeltaMergeHook(BaseHook):
@@ -81,10 +82,9 @@ class DeltaMergeHook(BaseHook):
         super().__init__()
         self.conn_id = conn_id
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
-        self._running: SparkSubmit | None = None
-        self._started: DeferredStart | None = None
         self._keep_warm = keep_warm
-        self._warm: WarmMerge | None = None
+        self._running: SparkSubmit | WarmMerge | DeferredStart | None = None
+        self._killed = False
 
     @property
     def settings(self) -> ConnectionSettings:
@@ -225,7 +225,7 @@ class DeltaMergeHook(BaseHook):
         """Run a request in its own Spark."""
         try:
             with raised_for_airflow(), staged() as staging:
-                self._running = submit = self.preparation.for_merge(staging, request, on_application)
+                submit = self._begin(self.preparation.for_merge(staging, request, on_application))
                 end = self._end_of(submit, staging)
                 return self._outcome_of(end, request, killed=submit.killed)
         finally:
@@ -235,13 +235,13 @@ class DeltaMergeHook(BaseHook):
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
     ) -> JobOutcome | None:
         """Run a request in a kept Spark; None if no further one can be kept."""
-        self._warm = warm = WarmMerge(self.preparation, request, self._seconds_to_keep, on_application)
+        warm = self._begin(WarmMerge(self.preparation, request, self._seconds_to_keep, on_application))
         try:
             with raised_for_airflow():
                 end = warm.run()
                 return None if end is None else self._outcome_of(end, request, killed=warm.killed)
         finally:
-            self._warm = None
+            self._running = None
 
     def _outcome_of(self, end: ApplicationEnd, request: JobRequest, *, killed: bool) -> JobOutcome:
         exactly_once = request.identity is not None
@@ -311,7 +311,7 @@ class DeltaMergeHook(BaseHook):
 
     def _fetch_by_spark(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
         uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
-        self._running = fetching = submit.local_copy([*uris, "--result", str(staging.result)])
+        fetching = self._begin(submit.local_copy([*uris, "--result", str(staging.result)]))
         exit_code = fetching.run(str(staging.write_application("fetch_result")))
         return None if exit_code == 0 else fetching.output.reason
 
@@ -344,15 +344,14 @@ class DeltaMergeHook(BaseHook):
                 if self._seconds_to_keep:
                     self.preparation.check_keep_warm(inspected)
                 return self._start_on_cluster(request, on_application)
-            self._started = DeferredStart(self.preparation, request, self._seconds_to_keep)
-            return self._started.start()
+            # It stays known after this method, so that on_kill ends it until the task is deferred.
+            return self._begin(DeferredStart(self.preparation, request, self._seconds_to_keep)).start()
 
     def _start_on_cluster(
         self, request: JobRequest, on_application: Callable[[SparkApplication], None] | None
     ) -> SubmittedApplication:
         with staged() as staging:
-            # Kept after this block, so that on_kill ends it if the task is killed before it is deferred.
-            self._running = submit = self.preparation.for_merge(staging, request, on_application, waits=False)
+            submit = self._begin(self.preparation.for_merge(staging, request, on_application, waits=False))
             exit_code = self._submit(submit, staging)
         if exit_code != 0:
             details = {"killed": submit.killed, "exactly_once": request.identity is not None}
@@ -414,13 +413,20 @@ class DeltaMergeHook(BaseHook):
         return results_of(outcome, on_lineage)
 
     def on_kill(self) -> None:
-        """End the Spark application of the running merge, if there is one."""
+        """End the Spark application of the running merge, if there is one. After this the hook starts no other.
+
+        Airflow calls it from a signal handler, and the interrupted code goes on.
+        """
+        self._killed = True
         if self._running is not None:
             self._running.on_kill()
-        if self._warm is not None:
-            self._warm.on_kill()
-        if self._started is not None:
-            self._started.on_kill()
+
+    def _begin(self, running: _Running) -> _Running:
+        """Remember what :meth:`on_kill` ends. If the kill came first, this ends it before it starts."""
+        self._running = running
+        if self._killed:
+            running.on_kill()
+        return running
 
 
 def _targets(request: JobRequest) -> str:

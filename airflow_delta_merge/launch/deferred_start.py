@@ -38,6 +38,7 @@ class DeferredStart:
         self._request = request
         self._warm = WarmMerge(preparation, request, keep_warm) if keep_warm else None
         self._kept: KeptApplication | None = None
+        self._killed = False
 
     def start(self) -> KeptApplication:
         """Start it, or find what an earlier try of the same execution has started for the same merge.
@@ -50,6 +51,7 @@ class DeferredStart:
             submit = self._preparation.for_merge(staging, self._request, parent=KEEPER_PID)
             started_as = fingerprint(staging, submit.arguments)
             self._kept = self._find(started_as)
+            self._raise_if_killed()
             if self._kept is not None:
                 remove_folder(staging.folder)
                 return self._kept
@@ -60,24 +62,32 @@ class DeferredStart:
             ]
             with self._accepted() as accepted:
                 command = submit.command(str(staging.application)) if accepted is None else waiting_command(staging)
-                self._kept = KeptApplication(staging.folder)
                 submit.open_log()
-                return KeptApplication.start(
+                self._kept = KeptApplication.start(
                     *(staging, command, submit.environment(), secrets_in, submit.spark_log),
                     verbose=submit.verbose,
                     started_as=started_as,
                     stdin=accepted,
                 )
+                self._raise_if_killed()
+                return self._kept
         except BaseException:
             KeptApplication(staging.folder).kill()
             raise
 
     def on_kill(self) -> None:
-        """End the merge."""
+        """End the merge, or keep it from starting."""
+        self._killed = True
         if self._warm is not None:
             self._warm.on_kill()
         if self._kept is not None:
             self._kept.kill()
+
+    def _raise_if_killed(self) -> None:
+        if self._killed:
+            if self._kept is not None:
+                self._kept.kill()  # on_kill came before it was known
+            self._raise(ApplicationEnd(exit_code=1))
 
     @contextmanager
     def _accepted(self) -> Iterator[socket.socket | None]:
@@ -96,7 +106,7 @@ class DeferredStart:
         outcome_of(
             end,
             target_or_number([merge.target for merge in self._request.each_merge]),
-            killed=self._warm is not None and self._warm.killed,
+            killed=self._killed,
             exactly_once=self._request.identity is not None,
             conn_id=self._preparation.conn_id,
         )

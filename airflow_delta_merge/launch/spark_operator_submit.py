@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,8 @@ class SparkOperatorSubmit(SparkSubmit):
         """Create the resource, and return 0; the merge itself is followed through Kubernetes' API."""
         if self.cluster_mode is None:  # a local copy, which fetches the result
             return super().run(application)
+        if self.killed:
+            return -signal.SIGTERM
         manager = self.cluster_mode.manager
         assert isinstance(manager, SparkOperatorNamespace)
         folder = _path_of(f"{self.cluster_mode.result_folder}/uploads/{self.cluster_mode.submission}")
@@ -62,6 +65,8 @@ class SparkOperatorSubmit(SparkSubmit):
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self.log.info("Created SparkApplication %s", resource["metadata"]["name"])
+        if self.killed:  # before the resource existed
+            self.end_on_cluster()
         return 0
 
 

@@ -228,6 +228,8 @@ class SparkSubmit(SparkSubmitHook):
 
     def run(self, application: str) -> int:
         """Run spark-submit to its end, log its output, and return its exit code (negative for a signal)."""
+        if self.killed:
+            return -signal.SIGTERM
         self.open_log()
         try:
             self.submit(application, start_new_session=True, env=self.environment())
@@ -363,6 +365,8 @@ class SparkSubmit(SparkSubmitHook):
         return [] if (self.spark_home.version or "").startswith("3.") else ["--load-spark-defaults"]
 
     def _process_spark_submit_log(self, itr: Iterator[str]) -> None:
+        if self.killed:  # while the process started, when on_kill didn't know it yet
+            self.on_kill()
         super()._process_spark_submit_log(self._process_lines(itr))
 
     def _process_lines(self, lines: Iterator[str]) -> Iterator[str]:

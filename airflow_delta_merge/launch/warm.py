@@ -37,7 +37,7 @@ class WarmMerge:
     :param request: what to merge, and how.
     :param keep_warm: how many seconds the Spark stays after the merge.
     :param on_application: called when the Spark application is known.
-    :ivar killed: whether Airflow has ended the task.
+    :ivar killed: whether Airflow has ended the task. Then nothing more is sent to a kept Spark.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class WarmMerge:
         """Begin to merge in a kept Spark, or in one that this starts and keeps.
 
         :return: the connection on which it reports and by whose end it is cancelled; how the Spark ended if it can't
-            start; None if the maximum number of kept Sparks is busy.
+            start, or the task was killed; None if the maximum number of kept Sparks is busy.
         :raises DeltaMergeError: when something that the merge needs is missing.
         """
         return self._accepted(self._preparation.for_warm_merge(self._request, self._on_application))
@@ -83,6 +83,8 @@ class WarmMerge:
         for _ in range(_MAX_TRIES):
             with user_lock():
                 remove_orphans()
+                if self.killed:
+                    break
                 started = None
                 kept = KeptSpark.find(prepared.kind)
                 if kept is None:
@@ -96,6 +98,8 @@ class WarmMerge:
             connection = self._send(kept, prepared.request)
             if connection is not None:
                 return connection
+        if self.killed:
+            return ApplicationEnd(exit_code=1)
         log.warning("The kept Sparks ended before they accepted this merge, so it gets its own Spark")
         return None
 
@@ -129,9 +133,9 @@ class WarmMerge:
         """Wait until it listens, or has ended.
 
         :param started: the same application, if this task started it; its output is logged meanwhile.
-        :return: how it ended, if it could not start.
+        :return: how it ended, if it could not start. If the task is killed, the Spark stays, since others may wait too.
         """
-        while not kept.socket_path.exists():
+        while not kept.socket_path.exists() and not self.killed:
             if started is not None:
                 lines, end = started.poll()
                 for line in lines:
@@ -148,6 +152,8 @@ class WarmMerge:
         """Send the request. Returns the connection if it was accepted."""
         with suppress(OSError), ExitStack() as closing:  # it is ending, or didn't answer in time
             self._connection = closing.enter_context(kept.connect())
+            if self.killed:  # before on_kill knew the connection
+                return None
             send(self._connection, {"request": request.to_json(), "keep_warm": self._keep_warm})
             accepted = receive(self._connection)
             if accepted is not None:

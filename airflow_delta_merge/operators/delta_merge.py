@@ -253,6 +253,7 @@ class DeltaMergeOperator(SparkOptions):
         # What the arguments come to in a run; no argument, but Airflow shows it with the rendered ones.
         self.statement: str | None = None
         self._is_rendered = False
+        self._is_killed = False
         self._check_at_parse()
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {max_commit_attempts!r}.")
@@ -293,6 +294,8 @@ class DeltaMergeOperator(SparkOptions):
         configs = self._merge_configs()
         self._announce_merges(configs)
         settings = self.hook.settings
+        if self._is_killed:  # before there was a hook
+            self.hook.on_kill()
         self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
         identity = self._identity(context) if self.exactly_once else None
         lineage = is_lineage_sent()
@@ -544,6 +547,7 @@ class DeltaMergeOperator(SparkOptions):
         mask_secrets(self.conf, self.target, self.source, self.merges, self.sql)
 
     def on_kill(self) -> None:
-        """End the Spark application."""
+        """End the Spark application, or keep it from starting."""
+        self._is_killed = True
         if "hook" in self.__dict__:
             self.hook.on_kill()

@@ -244,8 +244,8 @@ class Running:
             self.error = error
 
     def _find_python(self) -> bool:
-        submit = self.hook._running and self.hook._running._submit_sp
-        if not submit:
+        submit = getattr(self.hook._running, "_submit_sp", None)
+        if submit is None:
             return False
         self.leader = submit.pid
         self.group = [process for process in psutil.process_iter() if _group_of(process.pid) == self.leader]
