@@ -162,6 +162,14 @@ class _Merge:
                 self.client.log(traceback.format_exc())
             self.client.log(f"The merge failed: {self.outcome.errors[0].message}")
 
+    @property
+    def shows_a_sound_spark(self) -> bool:
+        """Whether one of its merges succeeded, or failed in a way that no other Spark can help."""
+        if self.outcome is None:
+            return False
+        errors = [each.error for each in self.outcome.merges] or [self.outcome.error]
+        return any(error is None or not error.another_try_helps for error in errors)
+
     def cancel(self) -> None:
         """Cancel its jobs. It may start another job before it notices, so call this until it has ended."""
         with suppress(Exception):  # Spark is gone, and so is the merge
@@ -183,7 +191,8 @@ class Server:
         self._merges = 0
         self._started = time.monotonic()
         self._idle_since = self._started
-        self._kept_until: float | None = None  # unknown before the first merge
+        self._succeeded = self._started  # the last time that a merge did
+        self._kept_until: float | None = None  # unknown before the first such merge
         self._has_collected = False
         self._end_reason: str | None = None
         self._free_slots: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -204,11 +213,15 @@ class Server:
                 self._collect_garbage()
                 with suppress(TimeoutError):
                     self._accept(listener.accept()[0])
-            (self._folder / KIND).unlink(missing_ok=True)
-            (self._folder / SOCKET).unlink(missing_ok=True)
+            self._hide()
         with self._changed:
             self._changed.wait_for(lambda: self._connections == 0)
         return why
+
+    def _hide(self) -> None:
+        """Let no further task find this Spark."""
+        (self._folder / KIND).unlink(missing_ok=True)
+        (self._folder / SOCKET).unlink(missing_ok=True)
 
     def _reason_to_end(self) -> str | None:
         now = time.monotonic()
@@ -216,14 +229,23 @@ class Server:
             if self._end_reason is not None:
                 return self._end_reason
             if self._connections == 0 and now > (self._kept_until or self._started + _SECONDS_FOR_FIRST_MERGE):
-                return f"no merge came for {now - self._idle_since:.0f} s"
+                return f"no merge has succeeded for {now - self._succeeded:.0f} s"
             if self._merges >= _MAX_MERGES:
                 return f"it has run {self._merges} merges"
         if now - self._started > _MAX_AGE_SECONDS:
             return f"it has run for {(now - self._started) / 3600:.1f} hours"
+        if self._has_stopped():
+            return "its SparkContext has stopped"
         if not (self._folder / SOCKET).exists():
             return "its socket was removed"
         return None
+
+    def _has_stopped(self) -> bool:
+        """Whether Spark has stopped itself, e.g. because its master or its application on YARN is gone."""
+        try:
+            return bool(self._spark.sparkContext._jsc.sc().isStopped())
+        except Exception:  # so is Java
+            return True
 
     def _collect_garbage(self) -> None:
         """Return memory to the system if no merge follows within seconds."""
@@ -270,6 +292,9 @@ class Server:
     def _merge(self, client: _Client, message: dict[str, Any]) -> None:
         from pyspark import InheritableThread
 
+        if self._has_stopped():
+            self._hide()
+            return
         client.send({"accepted": os.getpid()})
         slot = self._wait_for_slot(client)
         if slot is None:
@@ -285,7 +310,9 @@ class Server:
             self._wait(merge, thread)
         finally:
             with self._changed:
-                self._kept_until = max(self._kept_until or 0.0, time.monotonic() + float(message["keep_warm"]))
+                if merge.shows_a_sound_spark:
+                    self._succeeded = time.monotonic()
+                    self._kept_until = max(self._kept_until or 0.0, self._succeeded + float(message["keep_warm"]))
                 if self._end_reason is None and _resident_bytes() > self._max_bytes:
                     self._end_reason = f"it takes more memory than {self._max_bytes >> 20} MB"
         if not thread.is_alive():

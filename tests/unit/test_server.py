@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -16,18 +19,18 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.frames import KIND, SOCKET, receive, send
-from airflow_delta_merge.contract.outcome import JobError, JobOutcome
+from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.exceptions import MergeExecutionError, MergeGuardError
 from airflow_delta_merge.job import server
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="keep_warm is for Linux")
 #: What stands for the outcome of a merge that was not cancelled.
-OUTCOME = JobOutcome(error=JobError(type="Error", message="It is only a test."))
+OUTCOME = JobOutcome(merges=(MergeOutcome(target="t", skipped="It is only a test."),))
 
 
 class Merges:
-    """Merges into ``slow`` run until they are cancelled, others end at once."""
+    """Merges into ``slow`` run until they are cancelled, others end at once, ``broken`` and ``guarded`` by errors."""
 
     cancelled: threading.Event
 
@@ -36,6 +39,10 @@ class Merges:
 
     def run(self) -> JobOutcome:
         server.log.info("Merging into %s", self.target)
+        if "broken" in self.target:
+            raise RuntimeError("LiveListenerBus is stopped.")
+        if "guarded" in self.target:
+            raise MergeGuardError("Too many rows.")
         if "slow" not in self.target:
             return OUTCOME
         if not self.cancelled.wait(30):
@@ -52,6 +59,7 @@ class Served:
         context = self.spark.sparkContext
         context.defaultParallelism, context.applicationId, context.uiWebUrl = 2, "local-1", None
         context.getConf().get.return_value = "false"
+        context._jsc.sc().isStopped.return_value = False
         context._jvm.java.lang.Runtime.getRuntime().maxMemory.return_value = 1 << 40
         (folder / KIND).touch()
         self.why = ""
@@ -176,8 +184,52 @@ def test_a_merge_that_cannot_be_cancelled_makes_it_take_no_more(
 def test_it_ends_when_no_merge_comes_and_leaves_no_socket(served: Served) -> None:
     served.merge("one", keep_warm=0.3)
     served.thread.join(20)
-    assert served.why == "no merge came for 0 s"
+    assert served.why == "no merge has succeeded for 0 s"
     assert list(served.folder.iterdir()) == []
+
+
+def test_only_merges_that_show_a_sound_spark_keep_it(served: Served) -> None:
+    served.merge("one", keep_warm=0.5)
+    served.merge("guarded", keep_warm=1.5)
+    served.merge("broken", keep_warm=100)
+    time.sleep(1)
+    assert served.thread.is_alive()
+    served.thread.join(20)
+    assert served.why.startswith("no merge has succeeded for ")
+
+
+def test_a_spark_that_has_stopped_takes_no_merge_before_it_ends(served: Served) -> None:
+    # What ends it comes a moment later.
+    stopped = served.spark.sparkContext._jsc.sc().isStopped
+    stopped.side_effect = lambda: threading.current_thread() is not served.thread
+    with served.connect() as connection:
+        send(connection, {"request": "{}", "keep_warm": 100})
+        assert receive(connection) is None, "it was accepted"
+    assert list(served.folder.iterdir()) == [], "the next try must not find it"
+
+
+def test_a_context_that_java_has_stopped_ends_it() -> None:
+    """As a lost master does, with a real Spark."""
+    script = textwrap.dedent(
+        f"""
+        import tempfile, threading
+        from pathlib import Path
+        from pyspark.sql import SparkSession
+        from airflow_delta_merge.job.server import Server
+        builder = SparkSession.builder.master("local[1]").config("spark.driver.memory", "512m")
+        spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+        with tempfile.TemporaryDirectory(prefix="s-") as folder:
+            threading.Timer(1, lambda: spark.sparkContext._jsc.sc().stop()).start()
+            (Path(folder) / "{KIND}").touch()
+            print(Server(spark, Path(folder)).serve(), list(Path(folder).iterdir()))
+            spark.stop()
+        """
+    )
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert run.stdout.splitlines()[-1] == "its SparkContext has stopped []"
 
 
 def test_the_longest_wait_counts(served: Served) -> None:
