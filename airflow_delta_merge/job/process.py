@@ -23,7 +23,7 @@ def end_with(pid: int, staging_folder: str | None = None) -> None:
     """
 
     def watch() -> None:
-        while _is_alive(pid):
+        while is_alive(pid):
             time.sleep(_POLL_SECONDS)
         with suppress(OSError):  # that process may have held the other end of the pipe
             print(f"Process {pid}, which started this merge, is gone. Ending.", file=sys.stderr, flush=True)
@@ -57,11 +57,16 @@ def _end_group(staging_folder: str | None) -> None:
         os._exit(0)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process runs. One that has ended may stay as a zombie where nobody reaps it, e.g. in a container."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return True
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # this system doesn't show it
+        return True
+    return status.rpartition(")")[2].split()[0] not in "ZX"

@@ -1,8 +1,8 @@
 """A process that waits for a deferred task's merge in a kept Spark.
 
 The keeper runs it in place of spark-submit. Its standard input is the connection on which the kept Spark has accepted
-the merge. It prints the merge's log and writes its outcome where a job of its own Spark would. When it ends early, the
-connection closes, and the kept Spark cancels the merge.
+the merge. It prints the merge's log and writes its outcome where a job of its own Spark would. When it ends early, as
+it does with the keeper, the connection closes, and the kept Spark cancels the merge.
 
 It is started as a script without site-packages, and takes the package from the merge's staging folder.
 """
@@ -13,6 +13,8 @@ import json
 import os
 import socket
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,13 +27,18 @@ WHY_SPARK_ENDED = (
 )
 
 
-def main(py_files: str, result: Path) -> int:
+_POLL_SECONDS = 1.0
+
+
+def main(py_files: str, result: Path, keeper: int) -> int:
     """Wait for the outcome and write it.
 
     :param py_files: the package as a zip file.
     :param result: path of the result file.
+    :param keeper: the process with which this one ends: its parent.
     :return: the exit code.
     """
+    threading.Thread(target=_end_with, args=(keeper,), daemon=True).start()
     sys.path.insert(0, py_files)
     from airflow_delta_merge.contract.frames import receive
 
@@ -50,9 +57,15 @@ def main(py_files: str, result: Path) -> int:
     return SPARK_ENDED
 
 
+def _end_with(keeper: int) -> None:
+    while os.getppid() == keeper:
+        time.sleep(_POLL_SECONDS)
+    os._exit(SPARK_ENDED)
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

@@ -13,7 +13,7 @@ from airflow_delta_merge.contract.frames import receive, send
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.launch import waiter
-from airflow_delta_merge.launch.keeper import remove_folder
+from airflow_delta_merge.launch.keeper import KEEPER_PID, remove_folder
 from airflow_delta_merge.launch.kept_application import KeptApplication, isolated
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
 from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation, environment_of_kept
@@ -181,7 +181,7 @@ def waiting_command(staging: Staging) -> list[str]:
 
     Its standard input is the connection.
     """
-    return [*isolated(waiter.__file__), str(staging.py_files), str(staging.result)]
+    return [*isolated(waiter.__file__), str(staging.py_files), str(staging.result), KEEPER_PID]
 
 
 def _next(connection: socket.socket) -> dict[str, Any] | None:

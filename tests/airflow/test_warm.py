@@ -37,7 +37,7 @@ from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import stage
-from airflow_delta_merge.launch.warm import WarmMerge
+from airflow_delta_merge.launch.warm import WarmMerge, waiting_command
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 from airflow_delta_merge.runtime.java import takes_option
@@ -383,6 +383,23 @@ def test_a_merge_whose_spark_is_gone_says_so_and_is_tried_again(table: Path, kil
     assert ("Airflow ended this task" if killed else "Its kept Spark ended during the merge") in str(caught.value)
     assert "If it did commit, the next try finds that in the table's log" in str(caught.value)
     assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_what_waits_for_a_merge_ends_with_its_keeper(empty: Path) -> None:
+    """However the keeper ends, since the end of the connection is what cancels the merge."""
+    staging = stage()
+    kept = KeptApplication(staging.folder)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            kept.start_keeper(waiting_command(staging), os.environ, stdin=theirs)
+        wait_until(lambda: waiting(empty), 20)
+        time.sleep(1.5)
+        assert waiting(empty)
+        os.kill(int((staging.folder / LOCK).read_text()), signal.SIGKILL)
+        ours.settimeout(10)
+        assert ours.recv(1) == b""
+    wait_until(lambda: not waiting(empty), 10)
 
 
 def test_a_folder_that_others_may_enter_is_refused(

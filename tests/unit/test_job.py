@@ -15,6 +15,7 @@ import pytest
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.job import application as job
+from airflow_delta_merge.job.process import is_alive
 
 
 def test_outcome_appears_whole_and_private(tmp_path: Path) -> None:
@@ -87,6 +88,18 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     pid = int(pid_file.read_text())
     wait_until(lambda: not runs(pid))
     assert not staging.exists()
+
+
+def test_a_parent_that_nobody_reaps_is_gone() -> None:
+    """Where the first process of a container reaps nobody, it stays as a zombie."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert is_alive(process.pid)
+        process.kill()
+        wait_until(lambda: not runs(process.pid))
+        os.kill(process.pid, 0)  # it is still there
+        assert not is_alive(process.pid)
+    assert not is_alive(process.pid)
+    assert is_alive(1), "a process of another user, or our own"
 
 
 def runs(pid: int) -> bool:
