@@ -367,7 +367,10 @@ class DeltaMergeHook(BaseHook):
         :raises DeltaMergeException: when the result can't be read.
         """
         if started.cluster_mode is None:
-            started.kill()
+            try:
+                started.kill()
+            except DeltaMergeError as error:  # must not hide how it ended
+                self.log.warning("Could not clean up after the Spark application: %s", error)
             return end
         if end.timed_out:
             return end

@@ -182,7 +182,7 @@ class KeptApplication(StartedApplication):
         return False
 
     def runs(self) -> bool:
-        return not (self.folder / EXIT).exists() and self.is_kept()
+        return self.is_kept() and not (self.folder / EXIT).exists()
 
     def can_still_succeed(self) -> bool:
         """Whether it runs, or has ended successfully."""
@@ -249,13 +249,8 @@ class KeptApplication(StartedApplication):
                 "after its start.",
                 another_try_helps=False,
             )
-        if self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK):
-            return ApplicationEnd(
-                error=f"The triggerer runs as another user than the task and may not read {self.folder}. Run both as "
-                f"one user, or set deferrable=False. The Spark application ends by itself within "
-                f"{SILENCE_SECONDS / 60:.0f} minutes after its start.",
-                another_try_helps=False,
-            )
+        if self._is_foreign():
+            return ApplicationEnd(error=self._why_foreign, another_try_helps=False)
         return ApplicationEnd(
             error=f"Its Spark application on {host} disappeared: its keeper process was killed, the machine was "
             f"restarted, or no triggerer followed it for {SILENCE_SECONDS / 60:.0f} minutes. Check that a triggerer "
@@ -263,7 +258,24 @@ class KeptApplication(StartedApplication):
             application=self.application,
         )
 
+    def _is_foreign(self) -> bool:
+        """Whether it belongs to another user, who alone may follow and end it."""
+        try:
+            return self.folder.exists() and not os.access(self.folder, os.R_OK | os.X_OK)
+        except PermissionError:  # nor may this user read the folder above it
+            return True
+
+    @property
+    def _why_foreign(self) -> str:
+        return (
+            f"The triggerer runs as another user than the task and may not read {self.folder}. Run both as one user, "
+            f"or set deferrable=False. The Spark application ends by itself within {SILENCE_SECONDS / 60:.0f} minutes "
+            "after its start."
+        )
+
     def kill(self) -> None:
+        if self._is_foreign():
+            raise KeeperError(self._why_foreign)
         with suppress(OSError, ValueError):
             if self.is_kept():
                 # While it holds the lock, no other process can have its id.
@@ -284,7 +296,7 @@ class KeptApplication(StartedApplication):
             with (self.folder / OUTPUT).open("rb") as output:
                 output.seek(offset)
                 text = output.read(_MAX_BYTES_PER_READ)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             return []
         if len(text) < _MAX_BYTES_PER_READ and not (self.folder / EXIT).exists():
             text = text[: text.rfind(b"\n") + 1]  # the rest of the last line is yet to come

@@ -115,13 +115,10 @@ class KubernetesNamespace(ClusterManager):
             from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
         except ImportError as error:
             raise missing_provider() from error
-        from airflow.providers.common.compat.sdk import AirflowException
-        from kubernetes.config import ConfigException
-
         hook = KubernetesHook(conn_id=self.conn_id or KubernetesHook.default_conn_name)
         try:
             return getattr(hook, name)
-        except (AirflowException, ConfigException, OSError) as error:
+        except Exception as error:  # of Airflow, its API server, or Kubernetes' client
             raise SparkConnectionError(
                 f"The connection {hook.conn_id!r} gives no access to Kubernetes: {error}. Set kubernetes_conn_id in "
                 "the extra of the Spark connection to a connection of type kubernetes, or run this task where a "

@@ -41,7 +41,7 @@ class StartedApplication(ABC):
     def kill(self) -> None:
         """End it, if it still runs, and remove its files from this machine.
 
-        :raises ClusterManagerError: when the cluster can't be reached to end it.
+        :raises DeltaMergeError: when it can't be ended from here.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import redact
 
-from airflow_delta_merge.exceptions import ClusterManagerError
+from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
@@ -97,7 +97,7 @@ class SubmittedApplication(StartedApplication):
         try:
             found = self._manager.find(self.cluster_mode.submission)
             lines = self._new_lines(found.log) if found is not None and found.log is not None else []
-        except ClusterManagerError as error:
+        except DeltaMergeError as error:  # even without access to the cluster: the connection may be on its way
             minutes = f"{SILENCE_SECONDS / 60:.0f} minutes"
             verdict = (
                 f"The state of {self._name} was unknown for {minutes}: {error} It may still run; the next try of this "
@@ -125,14 +125,14 @@ class SubmittedApplication(StartedApplication):
     def kill(self) -> None:
         """Make the cluster end it, if it runs; its containers end within seconds.
 
-        :raises ClusterManagerError: when the cluster can't be reached, despite retries for some seconds.
+        :raises DeltaMergeError: when the cluster can't be reached, despite retries for some seconds.
         """
         deadline = time.monotonic() + _SECONDS_TO_KILL
         while True:
             try:
                 self._manager.kill(self.cluster_mode.submission)
                 return
-            except ClusterManagerError:
+            except DeltaMergeError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import TaskInstanceState, XCom
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_delta_merge.exceptions import ClusterManagerError
+from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.applications import application_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink, address_while_running
@@ -101,7 +101,7 @@ class DeltaMergeTrigger(BaseTrigger):
             self.log.info("Ending Spark, because %s. Only what it has committed is in the table.", why)
         try:
             await asyncio.to_thread(self._application.kill)
-        except ClusterManagerError as error:
+        except DeltaMergeError as error:
             self.log.warning("The Spark application could not be ended: %s", error)
             return None
         return ApplicationEnd(application=self._application.application)

@@ -183,6 +183,38 @@ def test_an_application_on_another_machine_cannot_be_followed(folder: Path) -> N
     assert f"Spark was started on worker-7, but the triggerer runs on {HERE} and cannot follow it" in str(end.error)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("closed", [".", ".."], ids=["its folder", "the folder of temporary files"])
+def test_an_application_of_another_user_cannot_be_followed_or_ended(folder: Path, closed: str) -> None:
+    kept = start("sleep 1000")
+    for parent in folder.parents[:4]:
+        parent.chmod(0o755)
+    folder.chmod(0o777)
+    (kept.folder / closed).chmod(0o700)
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        follower = trigger(kept)
+        warnings: list[str] = []
+        follower.log.warning = lambda text, *values: warnings.append(text % values)  # type: ignore[method-assign]
+        event = asyncio.run(anext(follower.run())).payload
+        asyncio.run(follower._kill("a user has cleared it"))
+        os.write(tell, json.dumps([event, warnings]).encode())
+        os._exit(0)
+    os.close(tell)
+    os.waitpid(child, 0)
+    with open(told) as said:
+        event, warnings = json.load(said)
+    assert event["error"].startswith(f"The triggerer runs as another user than the task and may not read {kept.folder}")
+    assert not event["another_try_helps"]
+    (warning,) = warnings
+    assert warning == f"The Spark application could not be ended: {event['error']}"
+    assert kept.is_kept()
+    kept.kill()
+
+
 @pytest.mark.parametrize("follows", [True, False])
 def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
     staging = stage()

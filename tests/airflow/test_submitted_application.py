@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from airflow_delta_merge.exceptions import ClusterManagerError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import submitted_application
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
@@ -321,3 +323,28 @@ def test_its_time_is_over(yarn: FakeYarn) -> None:
     assert (end.timed_out, end.application) == (True, SparkApplication(ID))
     assert yarn.application is not None
     assert yarn.application["state"] == "KILLED"
+
+
+@pytest.mark.parametrize("provider", [True, False])
+def test_without_access_to_kubernetes_the_trigger_reports_and_warns(
+    provider: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not provider:
+        monkeypatch.setitem(sys.modules, "airflow.providers.cncf.kubernetes.hooks.kubernetes", None)
+    sentence = (
+        "The connection 'gone' gives no access" if provider else "A merge on Kubernetes needs Airflow's Kubernetes"
+    )
+    mode = ClusterMode(
+        result_path="file:///results",
+        application="airflow_delta_merge_me",
+        submission=TAG,
+        manager=KubernetesNamespace(namespace="spark", conn_id="gone"),
+        waits=False,
+    )
+    follower = DeltaMergeTrigger(started=SubmittedApplication(mode).to_dict())
+    end = followed(follower)
+    assert end.error is not None
+    assert sentence in end.error
+    assert "the next try of this task ends it first" in end.error
+    asyncio.run(follower.on_kill())
+    assert f"The Spark application could not be ended: {sentence}" in capsys.readouterr().out
