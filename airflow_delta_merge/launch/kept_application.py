@@ -298,8 +298,10 @@ class KeptApplication(StartedApplication):
                 text = output.read(_MAX_BYTES_PER_READ)
         except (FileNotFoundError, PermissionError):
             return []
-        if len(text) < _MAX_BYTES_PER_READ and not (self.folder / EXIT).exists():
-            text = text[: text.rfind(b"\n") + 1]  # the rest of the last line is yet to come
+        whole_lines = text.rfind(b"\n") + 1
+        is_full = len(text) == _MAX_BYTES_PER_READ
+        if (is_full and whole_lines) or not (is_full or (self.folder / EXIT).exists()):
+            text = text[:whole_lines]  # the rest of the last line, maybe of a secret, is yet to be read or written
         self._offset = offset + len(text)
         return [str(redact(line)) for line in text.decode(errors="replace").splitlines()]
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.sdk.log import mask_secret
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
@@ -26,6 +27,7 @@ from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutc
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.launch import keeper as application_keeper
+from airflow_delta_merge.launch import kept_application
 from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication, fingerprint
 from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
@@ -155,6 +157,17 @@ print(kept.follow())
 """
     seen = subprocess.run([sys.executable, "-c", second], **run).stdout  # type: ignore[call-overload]
     assert seen.splitlines()[-1] == "['*** ***']"
+
+
+def test_a_secret_that_ends_beyond_a_read_is_masked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "s3cret-across-two-reads"
+    mask_secret(secret)
+    monkeypatch.setattr(kept_application, "_MAX_BYTES_PER_READ", 64)
+    (folder / "output").write_text("\n".join(["x" * 30, f"{'y' * 20} {secret} z", "w" * 100, "end"]) + "\n")
+    kept, lines = KeptApplication(folder), list[str]()
+    while new := kept.follow():
+        lines += new
+    assert lines == ["x" * 30, f"{'y' * 20} *** z", "w" * 64, "w" * 36, "end"], "a line longer than a read is split"
 
 
 def test_ending_it_ends_all_its_processes(folder: Path) -> None:
