@@ -154,6 +154,12 @@ def _conf(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
             raise SparkConnectionError(
                 f"The connection {connection.conn_id!r} has a conf whose {name} is not a string, number or boolean."
             )
+    deploy_mode = extra.get("deploy-mode") or "client"
+    if conf.get("spark.submit.deployMode", deploy_mode) != deploy_mode:
+        raise SparkConnectionError(
+            f"The connection {connection.conn_id!r} has a conf whose spark.submit.deployMode is not its deploy mode "
+            f"{deploy_mode}. Remove it, and set deploy-mode in the extra."
+        )
     return {name: option_text(value) for name, value in conf.items()}
 
 

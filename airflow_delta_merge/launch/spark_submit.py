@@ -51,6 +51,7 @@ class SparkSubmit(SparkSubmitHook):
       missing connection is an error.
     - If spark-submit isn't on the PATH, it is searched next to the Python that runs Airflow, where pip installs it.
     - The connection may also have type ``delta_merge``.
+    - Without a deploy mode in the connection it is ``client``, whatever Spark's properties say.
     - Properties are passed only in a file, and ``spark-defaults.conf`` still applies.
     - Killing it ends the JVM *and* its Python process, and in cluster mode the application on the cluster.
     - The task's log gets only useful lines; a file among Airflow's logs gets all of them.
@@ -141,7 +142,8 @@ class SparkSubmit(SparkSubmitHook):
         connection: dict[str, Any] = super()._resolve_connection()
         if "k8s" in connection["master"] and getattr(spark_submit, "kube_client", None) is None:
             raise missing_provider()  # the base would fail with a NameError
-        return connection
+        # An option, so that no spark.submit.deployMode in a property or in spark-defaults.conf decides.
+        return {**connection, "deploy_mode": connection["deploy_mode"] or "client"}
 
     def _check_connection(self) -> None:
         if self.master == "spark://":

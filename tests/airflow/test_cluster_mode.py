@@ -165,6 +165,13 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any) -> None:
     assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false", "its API tells more"
 
 
+def test_a_property_does_not_send_the_driver_of_client_mode_to_the_cluster(define: Any) -> None:
+    define("yarn", {})
+    _, understood = understand({"spark.submit.deployMode": "cluster"})
+    assert understood["main_class"] == "org.apache.spark.deploy.PythonRunner"
+    assert understood["conf"]["spark.submit.deployMode"] == "client"
+
+
 def understand(conf: dict[str, str]) -> tuple[Path, dict[str, Any]]:
     """The staging folder of a merge with the connection ``lake``, and what Spark makes of its command."""
     with staged() as staging:

@@ -129,6 +129,7 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
         ({"queue": "q"}, "unknown extras: queue. .* into conf"),
         ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object"),
         ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is not a string"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, "deployMode is not its deploy mode client. Remove it"),
         ({"jars": ["/a.jar"]}, "jars that is not a string"),
         ({"namespace": 7}, "namespace that is not a string"),
     ],
@@ -153,7 +154,8 @@ def test_empty_form_fields_are_ignored(define: Define) -> None:
     for nothing in ("", None):
         define(dict.fromkeys(FIELDS, nothing))
         assert settings() == ConnectionSettings()
-        assert "--deploy-mode" not in SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
+        command = SparkSubmit(conn_id="lake")._build_spark_submit_command("job.py")
+        assert command[command.index("--deploy-mode") + 1] == "client"
 
 
 def test_a_spark_connection_keeps_its_own_meaning(define: Define) -> None:
