@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Mapping
@@ -71,12 +72,17 @@ class SparkOperatorSubmit(SparkSubmit):
 
 
 def _for_driver(folder: Path, file: str) -> str:
-    """The URI by which the driver reads a file; one of this machine is copied to the folder."""
+    """The URI by which the driver reads a file; one of this machine is copied to the folder.
+
+    The copy is as private as the file: the request may hold secrets, and other users' executors may need the package.
+    """
     if urlsplit(file).scheme not in ("", "file"):
         return file
     source = _path_of(file) if file.startswith("file:") else Path(file)
     copied = folder / source.name
-    shutil.copyfile(source, copied)
+    mode = source.stat().st_mode & 0o777
+    with source.open("rb") as original, open(copied, "xb", opener=partial(os.open, mode=mode)) as copy:
+        shutil.copyfileobj(original, copy)
     return copied.as_uri().replace("file:", "local:", 1)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import SparkConnectionError
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
 from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace, spark_application
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.staging import Staging, staged
 
 PROPERTIES = {
     "spark.kubernetes.namespace": "spark",
@@ -94,3 +102,47 @@ def test_the_state_of_a_resource_without_a_pod(
     found = SparkOperatorNamespace(namespace="spark").find("one")
     assert found is not None
     assert (found.id, found.state, found.has_ended, found.diagnostics) == ("merge-one", state, has_ended, diagnostics)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SparkSubmit, Staging]]:
+    """A merge that the operator is to start."""
+    extra = {"deploy-mode": "cluster", "spark_operator": True, "result_path": tmp_path.as_uri()}
+    connection = {"conn_type": "delta_merge", "host": "k8s://https://h:6443", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_OPERATED", json.dumps(connection))
+    request = JobRequest(merges=MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()]))
+    with staged() as staging:
+        yield DeltaMergeHook(conn_id="operated").preparation.for_merge(staging, request), staging
+
+
+def test_the_copied_request_stays_private(
+    prepared: tuple[SparkSubmit, Staging], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkOperatorNamespace, "create", lambda *_: None)
+    submit, staging = prepared
+    assert submit.run(str(staging.application)) == 0
+    ((request,), (package,)) = (list(tmp_path.rglob(name)) for name in ("request.json", "airflow_delta_merge.zip"))
+    assert request.read_text() == staging.request.read_text()
+    assert [path.stat().st_mode & 0o777 for path in (request, package)] == [0o600, 0o644]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_resource_of_a_killed_task_is_not_left(
+    prepared: tuple[SparkSubmit, Staging], monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    submit, staging = prepared
+    asked: list[str] = []
+
+    def create(*_: Any) -> None:
+        asked.append("create")
+        submit.on_kill()  # the API doesn't show the resource yet
+        asked.append("created")
+
+    monkeypatch.setattr(SparkOperatorNamespace, "create", create)
+    monkeypatch.setattr(SparkOperatorNamespace, "kill", lambda *_: asked.append("kill") or [])
+    if before:
+        submit.on_kill()
+        asked.clear()
+    submit.run(str(staging.application))
+    assert asked[:1] == ([] if before else ["create"])
+    assert asked[-1:] == ([] if before else ["kill"])
