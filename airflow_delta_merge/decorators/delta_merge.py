@@ -29,6 +29,7 @@ from airflow_delta_merge.operators.arguments import (
     window_template,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.operators.renderer import Renderer
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -88,7 +89,7 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
         else:
             self.source = self._source(returned)
             # A source may be a template or a file's name, as in the operator.
-            self._do_render_template_fields(self, ("source",), context, self.get_template_env(), set())
+            self._render_arguments(Renderer(context, self.get_template_env()))
         return super().execute(context)
 
     def _merge_config(self) -> MergeConfig | MergeStatement:

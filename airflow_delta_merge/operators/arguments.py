@@ -29,8 +29,8 @@ from airflow_delta_merge.operators.locations import as_source, as_target, spark_
 from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
-#: How the name of a file ends whose content Airflow takes for an argument.
-SQL_FILE = ".sql"
+_SQL_FILE = ".sql"
+_STATEMENT = re.compile(r"\s*(\(\s*)*(select|with|from|values|table|merge)\s", re.IGNORECASE)
 
 _NEEDED = ("target", "source", "on", "clauses")
 # What a pattern brings itself, with what each argument is when it isn't given.
@@ -62,8 +62,8 @@ PARTS_OF_A_MERGE: dict[str, Any] = {
     **_OPTIONS,
 }
 
-# The window of a run, where the author gave none.
-_INTERVAL = {
+#: The window of a run, where the author gave none.
+INTERVAL = {
     "start": "{{ data_interval_start | default('', true) }}",  # asset-triggered and some manual runs have none
     "end": "{{ data_interval_end | default('', true) }}",
     "timezone": "{{ dag.timezone.name }}",
@@ -116,7 +116,7 @@ def to_plain(value: Any) -> Any:
     """
     if isinstance(value, _WITH_DICT):
         return to_plain(cast("_HasDict", value).to_dict())
-    if isinstance(value, str) or _is_output(value):
+    if isinstance(value, str) or is_output(value):
         return value
     if isinstance(value, os.PathLike):
         return str(value)
@@ -151,7 +151,7 @@ def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any
     if isinstance(window, str):
         window = {"column": window}
     plain = to_plain(window)
-    return {**_INTERVAL, **plain} if isinstance(plain, Mapping) and not _INTERVAL.keys() <= plain.keys() else plain
+    return {**INTERVAL, **plain} if isinstance(plain, Mapping) and not INTERVAL.keys() <= plain.keys() else plain
 
 
 def build_merge(arguments: Mapping[str, Any]) -> MergeConfig | MergeStatement:
@@ -267,7 +267,7 @@ def _known_jdbc(source: Mapping[str, Any]) -> dict[str, Any]:
 def _known_window(window: Any) -> Any:
     """The window without what only the run knows; then it is some day."""
     if not isinstance(window, Mapping):
-        return None if _is_output(window) else window
+        return None if is_output(window) else window
     known = {name: value for name, value in window.items() if not is_unknown(value)}
     if not {"start", "end"} <= known.keys():
         known |= _SOME_DAY
@@ -276,9 +276,9 @@ def _known_window(window: Any) -> Any:
 
 def _known_statement(sql: Any) -> Any:
     """The statement as far as it is known: templates in it stand for names."""
-    if isinstance(sql, str) and sql.endswith(SQL_FILE):
+    if names_file(sql):
         return "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
-    if _is_output(sql):
+    if is_output(sql):
         return "MERGE INTO output"
     if is_template(sql):
         sql = _PLACEHOLDER.sub("template", _STATEMENT_OR_COMMENT.sub(" ", sql))
@@ -326,7 +326,7 @@ def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
 
 def is_unknown(value: Any) -> bool:
     """Whether only the run knows what it is: a template, or what another task returns."""
-    return is_template(value) or _is_output(value)
+    return is_template(value) or is_output(value)
 
 
 def _fill(value: Any, numbers: count[int]) -> Any:
@@ -340,7 +340,13 @@ def _fill(value: Any, numbers: count[int]) -> Any:
     return value
 
 
-def _is_output(value: Any) -> bool:
+def names_file(value: Any) -> bool:
+    """Whether ``sql`` or ``source`` is a file's name, and not a statement that ends in a column ``sql``."""
+    is_file = isinstance(value, str) and value.endswith(_SQL_FILE) and "\n" not in value
+    return is_file and _STATEMENT.match(value) is None
+
+
+def is_output(value: Any) -> bool:
     """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
     return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
 
@@ -351,7 +357,7 @@ def outputs_in(value: Any) -> list[str]:
         value = list(value.values())
     if isinstance(value, list):
         return list(dict.fromkeys(task_id for item in value for task_id in outputs_in(item)))
-    return [operator.task_id for operator, _ in value.iter_references()] if _is_output(value) else []
+    return [operator.task_id for operator, _ in value.iter_references()] if is_output(value) else []
 
 
 def _holds_output(value: Any) -> bool:
@@ -359,4 +365,4 @@ def _holds_output(value: Any) -> bool:
         return any(_holds_output(item) for item in value.values())
     if isinstance(value, list):
         return any(_holds_output(item) for item in value)
-    return _is_output(value)
+    return is_output(value)

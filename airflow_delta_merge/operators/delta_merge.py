@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.compat.sdk import conf as airflow_conf
-from jinja2 import UndefinedError
+from jinja2 import TemplateNotFound, UndefinedError
 
 from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
 from airflow_delta_merge.config import (
@@ -37,17 +37,18 @@ from airflow_delta_merge.links.delta_merge import (
 )
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
-    SQL_FILE,
     build_merge,
     check_arguments,
     check_rendered_conf,
+    names_file,
     plain_source,
     plain_target,
     to_plain,
     window_template,
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
-from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
+from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges, with_window_templates
+from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
 from airflow_delta_merge.operators.rendering import rendered_without_run
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
 from airflow_delta_merge.operators.stopped_merges import guards_kept
@@ -173,7 +174,6 @@ class DeltaMergeOperator(SparkOptions):
         "expect_source",
         *SparkOptions.template_fields,
     )
-    template_ext: Sequence[str] = (SQL_FILE,)
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "statement": "sql",
         "sql": "sql",
@@ -516,28 +516,61 @@ class DeltaMergeOperator(SparkOptions):
         """Inputs and output, with what was written; without it after a failure."""
         return self.get_openlineage_facets_on_start()
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+    def resolve_template_files(self) -> None:
+        """Read the files that ``sql`` and ``source`` name; no other text that ends in ``.sql`` is a file's name."""
+        names = [name for name in IN_FILES if names_file(getattr(self, name))]
+        env = self.get_template_env() if names else None
+        for name in names:
+            with suppress(TemplateNotFound):  # rendering says so
+                if env is not None and env.loader is not None:
+                    # What ends in a line break is no file's name again.
+                    setattr(self, name, env.loader.get_source(env, getattr(self, name))[0] + "\n")
+        self.prepare_template()
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
         """Render, and have Airflow mask the secrets among the values before it shows or stores them.
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
         from airflow_delta_merge.launch.errors import DeltaMergeFailException
 
+        context = with_missing_dates(context)
+        others = [name for name in template_fields if name not in DeltaMergeOperator.template_fields]
+        try:
+            super()._do_render_template_fields(parent, others, context, jinja_env, seen_oids)
+            if parent is self:
+                self._render_arguments(Renderer(context, jinja_env, seen_oids), self._arguments_of_tasks(context))
+        except (UndefinedError, MergeConfigError) as error:
+            raise DeltaMergeFailException(str(error)) from error
+
+    def _arguments_of_tasks(self, context: Context) -> Collection[str]:
+        return ()
+
+    def _render_arguments(self, renderer: Renderer, of_tasks: Collection[str] = ()) -> None:
+        """Give each argument its value in this run.
+
+        :param of_tasks: the arguments that other tasks returned.
+        :raises MergeConfigError: when a value is not allowed in any merge.
+        """
         templates = self.conf or {}
-        if templates and id(templates) in kwargs.get("seen_oids", ()):  # mapped over what another task returned
-            raise DeltaMergeFailException(CONF_AT_RUN_TIME)
+        if templates and ("conf" in of_tasks or id(templates) in renderer.seen_oids):
+            raise MergeConfigError(CONF_AT_RUN_TIME)
         self.statement = None  # values of the run stand in it: it is no template
-        parent, template_fields, *others = args or (kwargs.pop("parent"), kwargs.pop("template_fields"))
-        context = with_missing_dates(others.pop(0) if others else kwargs.pop("context"))
-        try:
-            super()._do_render_template_fields(parent, template_fields, context, *others, **kwargs)
-        except UndefinedError as error:
-            raise DeltaMergeFailException(str(error)) from error
+        for name in [name for name in self.template_fields if name in DeltaMergeOperator.template_fields]:
+            setattr(self, name, renderer.render(name, getattr(self, name), of_task=name in of_tasks))
+        # What another task returned may leave the interval out.
+        self.window = renderer.render("window", window_template(self.window), of_task=True)
+        self.merges = renderer.render("merges", with_window_templates(self.merges), of_task=True)
         self._is_rendered = True
-        try:
-            check_rendered_conf(templates, self.conf or {})
-        except MergeConfigError as error:
-            raise DeltaMergeFailException(str(error)) from error
+        check_rendered_conf(templates, self.conf or {})
+        self._show_merge()
+
+    def _show_merge(self) -> None:
+        """Mask the secrets among the arguments, and show what they come to."""
+        from airflow_delta_merge.launch.errors import DeltaMergeFailException
+
         self._mask_secrets()
         if self.sql is None:
             with suppress(DeltaMergeFailException):  # execute says why they make no valid merge

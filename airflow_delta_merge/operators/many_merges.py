@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,11 +27,19 @@ def plain_merges(merges: Any) -> Any:
     """
     if merges is None or is_unknown(merges):
         return merges
-    plain = [_plain_merge(each) for each in _list(merges)]
-    for merge in plain:
-        if isinstance(merge, dict) and merge.get("window") is not None:
-            merge["window"] = window_template(merge["window"])
-    return plain
+    return with_window_templates([_plain_merge(each) for each in _list(merges)])
+
+
+def with_window_templates(merges: Any) -> Any:
+    """The merges with what their windows leave out, for rendering; unchanged if it is no list."""
+    if not isinstance(merges, Sequence) or isinstance(merges, str):
+        return merges
+    return [
+        {**merge, "window": window_template(merge["window"])}
+        if isinstance(merge, Mapping) and merge.get("window") is not None
+        else merge
+        for merge in merges
+    ]
 
 
 def check_merges(merges: Any, other_arguments: Mapping[str, Any]) -> None:

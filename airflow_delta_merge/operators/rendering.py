@@ -13,7 +13,8 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from jinja2 import StrictUndefined, UndefinedError
 
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import check_rendered_conf, outputs_in
+from airflow_delta_merge.operators.arguments import outputs_in
+from airflow_delta_merge.operators.renderer import Renderer
 
 if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -31,26 +32,21 @@ def rendered_without_run(
     made = copy.copy(operator)
     made.__dict__.pop("hook", None)
     made.resolve_template_files()
-    context = _context(made, logical_date, params)
-    env = made.get_template_env(made.get_dag()).overlay(undefined=StrictUndefined)
     for field in made.template_fields:
-        value = getattr(made, field)
-        if field == "statement" or value is None:
-            continue
-        if tasks := outputs_in(value):
+        if tasks := outputs_in(getattr(made, field)):
             raise MergeConfigError(
                 f"A dry run doesn't know {field}, because it comes from the task {', '.join(tasks)}. Set it to a value "
                 "that the task would return."
             )
-        try:
-            setattr(made, field, made.render_template(value, context, env, set()))
-        except UndefinedError as error:
-            raise MergeConfigError(
-                f"A dry run can't render {field}: {error.message or error}. Call dry_run(logical_date=…, "
-                "params={…}), or set the field to its value."
-            ) from error
-    check_rendered_conf(operator.conf or {}, made.conf or {})
-    made._mask_secrets()
+    context = _context(made, logical_date, params)
+    env = made.get_template_env(made.get_dag()).overlay(undefined=StrictUndefined)
+    try:
+        made._render_arguments(Renderer(context, env))
+    except UndefinedError as error:
+        raise MergeConfigError(
+            f"A dry run can't render {error.message}. Call dry_run(logical_date=…, "
+            "params={…}), or set the argument to its value."
+        ) from error
     return made
 
 

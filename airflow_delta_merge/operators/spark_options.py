@@ -19,6 +19,8 @@ CONF_AT_RUN_TIME = (
     "conf must be a dict with fixed names in the DAG file; only its values may be templates. Otherwise a run could set "
     "any Spark property."
 )
+#: The name of a task's Spark application, where the author gave none.
+APPLICATION_NAME = "{{ ti.dag_id }}.{{ ti.task_id }}"
 
 
 class SparkOptions(BaseOperator):
@@ -86,7 +88,7 @@ class SparkOptions(BaseOperator):
         keytab: str | None = None,
         principal: str | None = None,
         proxy_user: str | None = None,
-        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        name: str = APPLICATION_NAME,
         spark_binary: str | None = None,
         keep_warm: float | None = None,
         verbose: bool = False,

@@ -1,0 +1,202 @@
+"""The values of a run: templates of texts, values of other tasks, files, and what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk import DAG, task
+
+from airflow_delta_merge.config import (
+    MergeConfig,
+    MergeSource,
+    when_matched_update,
+    when_matched_update_all,
+    when_not_matched_by_source_delete,
+    when_not_matched_insert_all,
+)
+from airflow_delta_merge.identifiers import quote_text
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.operators.many_merges import build_merges
+from airflow_delta_merge.patterns import Sync
+from tests.readable_ids import readable
+
+UPSERT: dict[str, Any] = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
+GOOD: dict[str, Any] = {"target": "db.target", "source": "updates", **UPSERT}
+NO_UPSERT: dict[str, Any] = dict.fromkeys(UPSERT)
+NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
+
+
+@task
+def upstream() -> Any:
+    """Returns what :func:`returned` gives."""
+
+
+@pytest.fixture
+def returned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The value that each output of another task has, as its only element."""
+    value: list[Any] = [None]
+    monkeypatch.setattr(_kind_of_output(), "resolve", lambda *_, **__: value[0])
+    return value
+
+
+def _kind_of_output() -> type[Any]:
+    with DAG("of_the_type", schedule=None):
+        return type(upstream())
+
+
+def rendered(native: bool = False, dag: dict[str, Any] | None = None, variables: Any = (), **parts: Any) -> Any:
+    """The operator as it is in a run."""
+    with DAG("run", schedule=None, render_template_as_native_obj=native, **(dag or {})):
+        merge = DeltaMergeOperator(task_id="merge", **{**GOOD, **parts})
+    return _render(merge, dict(variables))
+
+
+def _render(merge: Any, variables: dict[str, Any]) -> Any:
+    ti = SimpleNamespace(dag_id="run", task_id="merge", map_index=0)
+    merge.render_template_fields({"ti": ti, "ds": "2026-01-31", "dag": merge.dag, **variables})
+    return merge
+
+
+# A value that is missing.
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [
+        (lambda output: {"window": output}, "window"),
+        (lambda output: {"expect_source": output}, "expect_source"),
+        (lambda output: {"source_dedupe": output}, "source_dedupe"),
+        (lambda output: {"conf": {"spark.x": output}}, "conf.spark.x"),
+        (
+            lambda output: {"clauses": [{"kind": "matched", "action": "delete", "condition": output}]},
+            r"clauses\[0\].condition",
+        ),
+        (
+            lambda output: {**NO_UPSERT, "pattern": {"pattern": "sync", "keys": ["id"], "where": output}},
+            "pattern.where",
+        ),
+        (
+            lambda output: {**NO_PARTS, "merges": [{**GOOD, "window": output}]},
+            r"merges\[0\].window",
+        ),
+    ],
+    ids=["window", "expectations", "dedupe", "property", "condition", "where", "one of several"],
+)
+def test_an_output_of_none_removes_no_bound(parts: Any, place: str, returned: list[Any]) -> None:
+    """A merge without its condition would take every row of the target."""
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="merge", **{**GOOD, **parts(upstream())})
+    with pytest.raises(
+        AirflowFailException, match=rf"^{place} was given, but its value in this run is None\. .* remove"
+    ):
+        _render(merge, {})
+
+
+def test_a_native_template_of_none_removes_no_bound() -> None:
+    pattern = Sync(keys=("id",), where="{{ params.where }}")
+    with pytest.raises(AirflowFailException, match=r"^pattern\.where was given, but its value in this run is None"):
+        rendered(native=True, variables={"params": {"where": None}}, pattern=pattern, **NO_UPSERT)
+
+
+def test_none_in_the_dag_is_no_value() -> None:
+    clause = when_not_matched_by_source_delete().to_dict()
+    assert clause["condition"] is None
+    rendered(clauses=[clause], window=None, expect_source=None)
+
+
+# Templates are texts.
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_quotes_of_literals_stay(native: bool) -> None:
+    """Jinja's native environment reads each text as a Python literal, also one without a template."""
+    values = {"status": "'closed'", "code": "'007'", "day": "'{{ ds }}'", "n": "0", "sure": "true"}
+    merge = rendered(
+        native=native,
+        target="db.2026",
+        source="SELECT '{{ ds }}' AS id",
+        clauses=[when_matched_update(set=values, condition="source.x = 'a'")],
+        expect_source={"a": {"condition": "'{{ ds }}'"}},
+        fail_if=["'1'"],
+    )
+    assert dict(merge.clauses[0]["values"]) == {**values, "day": "'2026-01-31'"}
+    assert merge._merge_config().guards.fail_if == ("'1'",)
+    assert merge.expect_source["a"]["condition"] == "'2026-01-31'"
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_filter_makes_a_text_a_literal(native: bool) -> None:
+    """docs/security.md recommends it."""
+    merge = rendered(
+        native=native,
+        dag={"user_defined_filters": {"sql_text": quote_text}},
+        variables={"dag_run": SimpleNamespace(conf={"city": "current_user()"})},
+        clauses=[when_matched_update(set={"city": "{{ dag_run.conf['city'] | sql_text }}"})],
+    )
+    assert "city` = 'current_user()'" in merge.statement
+
+
+def test_a_native_template_may_give_a_list_but_no_number() -> None:
+    variables = {"params": {"keys": ["id", "day"], "n": 7, "source": {"path": "/in/a.csv"}}}
+    merge = rendered(
+        native=True,
+        variables=variables,
+        on="{{ params['keys'] }}",
+        source="{{ params.source }}",
+        clauses=[when_matched_update(set={"n": "{{ params.n }}"})],
+    )
+    assert (merge.on, merge.source) == (["id", "day"], {"path": "/in/a.csv"})
+    assert merge._merge_config().clauses[0].values == (("n", "7"),)
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"clauses": [when_matched_update(set={"sql": "source.sql"})]},
+        {"clauses": [when_matched_update_all(condition="target.sql <> source.sql")]},
+        {"on": "target.sql = source.sql"},
+        {"target": "/lake/x.sql"},
+        {"source": "SELECT id, sql.sql"},
+        {"source": ["/in/a.sql"]},
+        {"source": {"table": "db.sql"}},
+        {**NO_PARTS, "sql": "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.sql = s.sql"},
+        {**NO_PARTS, "merges": [{**GOOD, "on": "target.sql = source.sql"}]},
+    ],
+    ids=readable,
+)
+def test_an_expression_that_ends_in_sql_names_no_file(parts: dict[str, Any]) -> None:
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="merge", **{**GOOD, **parts})
+    given = {name: getattr(merge, name) for name in parts}
+    merge.resolve_template_files()
+    _render(merge, {})
+    assert {name: getattr(merge, name) for name in parts} == given
+
+
+def test_a_merge_among_several_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "merge.sql").write_text("MERGE INTO {{ ds }} USING s ON true WHEN MATCHED THEN DELETE")
+    (tmp_path / "query.sql").write_text("SELECT '{{ ds }}' AS id")
+    merges = [{"sql": "merge.sql"}, {**GOOD, "source": "query.sql"}]
+    merge = rendered(dag={"template_searchpath": [str(tmp_path)]}, merges=merges, **NO_PARTS)
+    statement, config = build_merges(merge.merges)
+    assert "MERGE INTO 2026-01-31" in statement.to_sql()
+    assert isinstance(config, MergeConfig)
+    assert config.source == MergeSource(query="SELECT '2026-01-31' AS id")
+
+
+@pytest.mark.parametrize("parts", [{"source": "orders.sql"}, {**NO_PARTS, "sql": "merge.sql"}], ids=readable)
+def test_a_missing_file_is_a_sentence_and_not_retried(parts: dict[str, Any]) -> None:
+    with pytest.raises(AirflowFailException, match=r"names the file .*\.sql, which is neither beside the DAG file"):
+        rendered(**parts)
+
+
+def test_an_invalid_template_is_a_sentence_and_not_retried() -> None:
+    with pytest.raises(AirflowFailException, match=r"^target is not a valid template: .*\. Correct it\."):
+        rendered(target="/lake/{{ ds }")
