@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -29,7 +29,7 @@ from airflow_delta_merge.operators.arguments import (
     window_template,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from airflow_delta_merge.operators.renderer import Renderer
+from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -88,9 +88,17 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             self.statement = self._returned.to_sql()
         else:
             self.source = self._source(returned)
-            # A source may be a template or a file's name, as in the operator.
-            self._render_arguments(Renderer(context, self.get_template_env()))
+            self._show_merge()
         return super().execute(context)
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        of_tasks = values_of_tasks(self, context) if parent is self else set()
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids | of_tasks)
+
+    def _arguments_of_tasks(self, context: Context) -> Collection[str]:
+        return ()  # a function is mapped over its own arguments
 
     def _merge_config(self) -> MergeConfig | MergeStatement:
         return self._returned if self._returned is not None else super()._merge_config()
@@ -141,8 +149,8 @@ def delta_merge_task(
     The function returns the source, in any form that
     :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` accepts; a dict is always a source. With none
     of ``target``, ``on``, ``clauses`` and ``pattern`` in the decorator, it returns the whole merge, as a
-    :class:`~airflow_delta_merge.config.MergeConfig` or :class:`~airflow_delta_merge.config.MergeStatement`. Templates
-    in a source are rendered; a whole merge is used unchanged.
+    :class:`~airflow_delta_merge.config.MergeConfig` or :class:`~airflow_delta_merge.config.MergeStatement`. What it
+    returns is used unchanged: a template in it could come from untrusted data. Its own arguments may be templates.
 
     :param python_callable: the function.
     :param multiple_outputs: whether each entry of the result gets its own XCom; by default only the counts of rows and

@@ -48,6 +48,7 @@ from airflow_delta_merge.operators.arguments import (
 )
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges, with_window_templates
+from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
 from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
 from airflow_delta_merge.operators.rendering import rendered_without_run
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
@@ -546,7 +547,7 @@ class DeltaMergeOperator(SparkOptions):
             raise DeltaMergeFailException(str(error)) from error
 
     def _arguments_of_tasks(self, context: Context) -> Collection[str]:
-        return ()
+        return arguments_of_tasks(self, context)
 
     def _render_arguments(self, renderer: Renderer, of_tasks: Collection[str] = ()) -> None:
         """Give each argument its value in this run.

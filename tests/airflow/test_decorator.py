@@ -82,7 +82,8 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
             MergeSource.of_path("/in/a.csv", options={"header": True}),
         ),
         (MergeSource(table="db.s"), MergeSource(table="db.s")),
-        ("/in/{{ params.day }}.parquet", MergeSource.of_path("/in/2026-03-01.parquet")),
+        ("/in/{{ params.day }}.parquet", MergeSource.of_path("/in/{{ params.day }}.parquet")),
+        ("day.sql", MergeSource(table="day.sql")),
     ],
     ids=[
         "a query",
@@ -91,7 +92,8 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
         "several files",
         "a dict",
         "a MergeSource",
-        "a template",
+        "a path that looks like a template",
+        "a table that looks like a file",
     ],
 )
 def test_the_function_returns_the_source(returned: Any, source: MergeSource, merged: list[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, XComArg, task
 
 from airflow_delta_merge.config import (
     MergeConfig,
@@ -28,6 +28,7 @@ UPSERT: dict[str, Any] = {"on": ["id"], "clauses": [when_matched_update_all(), w
 GOOD: dict[str, Any] = {"target": "db.target", "source": "updates", **UPSERT}
 NO_UPSERT: dict[str, Any] = dict.fromkeys(UPSERT)
 NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
+HOSTILE = "{{ call() }}"
 
 
 @task
@@ -102,6 +103,13 @@ def test_a_native_template_of_none_removes_no_bound() -> None:
         rendered(native=True, variables={"params": {"where": None}}, pattern=pattern, **NO_UPSERT)
 
 
+def test_a_mapped_value_of_none_removes_no_bound(returned: list[Any]) -> None:
+    with DAG("run", schedule=None):
+        mapped = DeltaMergeOperator.partial(task_id="merge", **GOOD).expand(window=upstream())
+    with pytest.raises(AirflowFailException, match=r"^window was given"):
+        _render_mapped(mapped, {"window": None})
+
+
 def test_none_in_the_dag_is_no_value() -> None:
     clause = when_not_matched_by_source_delete().to_dict()
     assert clause["condition"] is None
@@ -151,6 +159,113 @@ def test_a_native_template_may_give_a_list_but_no_number() -> None:
     )
     assert (merge.on, merge.source) == (["id", "day"], {"path": "/in/a.csv"})
     assert merge._merge_config().clauses[0].values == (("n", "7"),)
+
+
+# Values of other tasks.
+
+
+def _render_mapped(mapped: Any, values: dict[str, Any], *, called: Any = None) -> Any:
+    """As Airflow renders a mapped task, whose ids of values leave those of expand_kwargs out."""
+    merge = mapped.unmap(values)
+    context = {"ti": SimpleNamespace(dag_id="run", task_id="merge", map_index=0), "dag": merge.dag, "call": called}
+    merge._do_render_template_fields(
+        parent=merge,
+        template_fields=mapped.template_fields,
+        context=context,
+        jinja_env=merge.get_template_env(),
+        seen_oids=set(),
+    )
+    return merge
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source", [f"/in/{HOSTILE}.csv"]),
+        ("source", {"path": f"/in/{HOSTILE}.csv"}),
+        ("source", "/in/day.sql"),
+        ("target", f"/lake/{HOSTILE}"),
+        ("window", {"column": HOSTILE, "start": "2026-01-01", "end": "2026-01-02", "timezone": "UTC"}),
+        ("clauses", [{"kind": "matched", "action": "delete", "condition": HOSTILE}]),
+        ("jars", HOSTILE),
+    ],
+    ids=readable,
+)
+@pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
+def test_values_that_a_task_is_mapped_over_are_no_templates(name: str, value: Any, by: str) -> None:
+    """Also values that the operator has copied, and those of expand_kwargs, of which Airflow gives no ids."""
+    called: list[str] = []
+    with DAG("run", schedule=None):
+        partial = DeltaMergeOperator.partial(task_id="merge", **{k: v for k, v in GOOD.items() if k != name})
+        if by == "expand":
+            mapped = partial.expand(**{name: upstream()})
+        else:
+            mapped = partial.expand_kwargs(upstream() if by == "expand_kwargs" else [upstream()])
+    merge = _render_mapped(mapped, {name: value}, called=lambda: called.append("called"))
+    assert getattr(merge, name) == value
+    assert (called, merge.name) == ([], "run.merge"), "its own template is rendered"
+
+
+def test_merges_that_a_task_is_mapped_over_are_no_templates() -> None:
+    called: list[str] = []
+    with DAG("run", schedule=None):
+        mapped = DeltaMergeOperator.partial(task_id="merge").expand(merges=upstream())
+    merges = [{**GOOD, "target": f"/lake/{HOSTILE}", "window": "day"}]
+    merge = _render_mapped(mapped, {"merges": merges}, called=lambda: called.append("called"))
+    assert merge.merges[0]["target"] == f"/lake/{HOSTILE}"
+    assert (merge.merges[0]["window"]["timezone"], called) == ("UTC", [])
+
+
+def test_a_mapped_dict_that_stands_in_the_dag_is_rendered(returned: list[Any]) -> None:
+    with DAG("run", schedule=None):
+        values = {"target": "t", "source": upstream(), "conf": {"spark.x": "{{ ti.task_id }}"}}
+        mapped = DeltaMergeOperator.partial(task_id="merge", **UPSERT).expand_kwargs([values])
+    returned[0] = [f"/in/{HOSTILE}"]
+    merge = _render_mapped(mapped, values)
+    assert (merge.conf, merge.source) == ({"spark.x": "merge"}, [f"/in/{HOSTILE}"])
+
+
+@pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
+def test_a_whole_conf_of_another_task_is_refused(by: str) -> None:
+    with DAG("run", schedule=None):
+        partial = DeltaMergeOperator.partial(task_id="merge", **GOOD)
+        if by == "expand":
+            mapped = partial.expand(conf=upstream())
+        else:
+            mapped = partial.expand_kwargs(upstream() if by == "expand_kwargs" else [upstream()])
+    with pytest.raises(AirflowFailException, match="fixed names in the DAG file"):
+        _render_mapped(mapped, {"conf": {"spark.jars": "/tmp/evil.jar"}})
+
+
+def test_a_window_of_another_task_gets_the_interval(returned: list[Any]) -> None:
+    interval = {"data_interval_start": "2026-01-31", "data_interval_end": "2026-02-01"}
+    with DAG("run", schedule=None):
+        alone = DeltaMergeOperator(task_id="alone", **GOOD, window=upstream())
+        several = DeltaMergeOperator(task_id="several", merges=upstream())
+    returned[0] = "day"
+    assert "`day` >= TIMESTAMP_LTZ '2026-01-31 00:00:00+00:00'" in _render(alone, interval).statement
+    returned[0] = [{**GOOD, "window": {"column": "day", "column_type": "date"}}]
+    (config,) = build_merges(_render(several, interval).merges)
+    assert isinstance(config, MergeConfig)
+    assert (config.window.start, config.window.end) == ("2026-01-31T00:00:00+00:00", "2026-02-01T00:00:00+00:00")
+
+
+def test_values_that_a_function_is_mapped_over_are_no_templates() -> None:
+    seen: list[Any] = []
+    with DAG("run", schedule=None):
+
+        @task.delta_merge(**{**UPSERT, "target": "t"}, asset_events="never")
+        def merge(source: str, target: dict[str, str]) -> str:
+            return source
+
+        output = merge.expand_kwargs(upstream())
+    values = {"source": f"/in/{HOSTILE}", "target": {"a": HOSTILE}}
+    rendered = _render_mapped(output.operator, {"op_kwargs": values}, called=lambda: seen.append("called"))
+    assert (rendered.op_kwargs, seen) == (values, [])
+
+
+def test_the_type_of_an_output_is_that_of_airflow() -> None:
+    assert issubclass(_kind_of_output(), XComArg)
 
 
 # Files.

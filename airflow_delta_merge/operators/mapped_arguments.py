@@ -1,0 +1,59 @@
+"""Which arguments of a mapped task are values that another task returned, and so are no templates.
+
+Airflow tells by the values' ids, but not for ``expand_kwargs``, and not once a value was copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta_merge.operators.arguments import is_output
+from airflow_delta_merge.operators.renderer import none_in_this_run
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator
+
+
+def arguments_of_tasks(operator: BaseOperator, context: Any) -> Collection[str]:
+    """The names of a mapped operator's templated arguments that another task may have returned.
+
+    :raises MergeConfigError: when ``expand`` takes one of them from a task that returned None for it.
+    """
+    mapped, given = _mapped(operator)
+    if isinstance(given, Mapping):
+        names = [name for name, value in given.items() if is_output(value)]
+        for name in names:
+            if getattr(operator, name, "") is None:
+                raise none_in_this_run(name)
+        return names
+    if _is_in_the_dag(given, context):
+        return ()
+    return [name for name in operator.template_fields if name not in mapped.partial_kwargs]
+
+
+def values_of_tasks(operator: Any, context: Any) -> set[int]:
+    """The ids of the values among a mapped function's ``op_kwargs`` that another task returned."""
+    mapped, given = _mapped(operator)
+    if isinstance(given, Mapping) or _is_in_the_dag(given, context):
+        return set()  # Airflow knows those of expand()
+    partial = mapped.partial_kwargs["op_kwargs"]
+    return {part for name, value in operator.op_kwargs.items() if name not in partial for part in _ids(value)}
+
+
+def _mapped(operator: BaseOperator) -> tuple[Any, Any]:
+    """The task as the DAG has it, and what it is mapped over; nothing for a task that isn't mapped."""
+    dag = operator.get_dag()
+    task: Any = None if dag is None else dag.task_dict.get(operator.task_id)
+    expand_input = getattr(task, "_get_specified_expand_input", None)
+    return task, {} if expand_input is None else expand_input().value
+
+
+def _is_in_the_dag(given: Any, context: Any) -> bool:
+    """Whether this task's element of an ``expand_kwargs`` is a dict that stands in the DAG."""
+    return isinstance(given, Sequence) and isinstance(given[context["ti"].map_index], Mapping)
+
+
+def _ids(value: Any) -> set[int]:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return {id(value), *(each for part in parts for each in _ids(part))}
