@@ -22,10 +22,32 @@ def check_version(data: Mapping[str, Any]) -> None:
 
 
 def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise MergeConfigError(f"{what} must be a column or a list of columns, got {names!r:.80}.")
     columns = (names,) if isinstance(names, str) else tuple(names)
     for column in columns:
         parse_multipart(require_text(column, f"a column in {what}"))
     return columns
+
+
+def pairs(values: Any, what: str) -> tuple[tuple[Any, Any], ...]:
+    """The pairs of a dict, or of a list of pairs."""
+    found = list(values.items()) if isinstance(values, Mapping) else values
+    is_list = isinstance(found, Iterable) and not isinstance(found, str)
+    checked = [tuple(pair) if isinstance(pair, (list, tuple)) else () for pair in found] if is_list else [()]
+    if any(len(pair) != 2 for pair in checked):
+        raise MergeConfigError(f"{what} must be a dict of names and values, got {values!r:.80}.")
+    return tuple((name, value) for name, value in checked)
+
+
+def option_pairs(options: Any, what: str) -> tuple[tuple[str, str], ...]:
+    """Options or properties in order of their names, with values in Spark's text form."""
+    return tuple(sorted((str(name), option_text(value)) for name, value in pairs(options, what)))
+
+
+def require_bool(value: Any, what: str) -> None:
+    if not isinstance(value, bool):
+        raise MergeConfigError(f"{what} must be True or False, got {value!r:.80}.")
 
 
 def require_text(value: Any, what: str) -> str:
@@ -46,17 +68,11 @@ def option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def option_pairs(options: Any) -> tuple[tuple[str, str], ...]:
-    """Options or properties, given as a dict or as pairs, as sorted pairs of texts."""
-    pairs = options.items() if isinstance(options, Mapping) else options
-    return tuple(sorted((str(name), option_text(value)) for name, value in pairs))
-
-
 def check_keys(
     data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> None:
     missing = [key for key in required if key not in data]
-    unknown = sorted(set(data) - set(required) - set(optional))
+    unknown = sorted(str(key) for key in data if key not in required and key not in optional)
     if missing:
         raise MergeConfigError(f"The merge {what} lacks: {', '.join(missing)}.")
     if unknown:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from airflow_delta_merge.config.checks import check_keys, column_names, require_text
+from airflow_delta_merge.config.checks import check_keys, column_names, pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
 
@@ -62,7 +62,7 @@ class MergeClause:
         kind, action = _enum(ClauseKind, self.kind), _enum(ClauseAction, self.action)
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "action", action)
-        object.__setattr__(self, "values", tuple((column, value) for column, value in self.values))
+        object.__setattr__(self, "values", pairs(self.values, f"the values of the {kind} {action} clause"))
         if action not in _ACTIONS_OF_KIND[kind]:
             allowed = ", ".join(_ACTIONS_OF_KIND[kind])
             raise MergeConfigError(f"A {kind} clause cannot {action}; it can: {allowed}.")
@@ -129,8 +129,8 @@ class MergeClause:
             case ClauseAction.INSERT_ALL:
                 return f"INSERT *{self._except_sql()}"
             case ClauseAction.UPDATE:
-                pairs = zip(columns, self.values, strict=True)
-                sets = "\n, ".join(f"{column} = {value}" for column, (_, value) in pairs)
+                assigned = zip(columns, self.values, strict=True)
+                sets = "\n, ".join(f"{column} = {value}" for column, (_, value) in assigned)
                 return f"UPDATE SET\n  {sets}\n"
             case ClauseAction.INSERT:
                 values = "\n, ".join(value for _, value in self.values)
@@ -154,22 +154,20 @@ class MergeClause:
     def from_dict(cls, data: Mapping[str, Any]) -> MergeClause:
         optional = ("values", "condition", "except_columns")
         check_keys(data, "clause", required=("kind", "action"), optional=optional)
-        values = data.get("values") or ()
-        if isinstance(values, Mapping):
-            values = values.items()
-        pairs = tuple((column, value) for column, value in values)
-        except_columns = data.get("except_columns") or ()
-        return cls(data["kind"], data["action"], pairs, data.get("condition"), except_columns)
+        values, except_columns = data.get("values") or (), data.get("except_columns") or ()
+        return cls(data["kind"], data["action"], values, data.get("condition"), except_columns)
 
 
 def when_matched_update(*, set: Mapping[str, str], condition: str | None = None) -> MergeClause:
     """Update matched rows: ``set`` maps target columns to SQL expressions over target and source."""
-    return MergeClause(ClauseKind.MATCHED, ClauseAction.UPDATE, tuple(set.items()), condition)
+    return MergeClause(ClauseKind.MATCHED, ClauseAction.UPDATE, pairs(set, "set"), condition)
 
 
 def when_matched_update_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
     """Update every column of matched rows except ``except_columns`` with the source's column of the same name."""
-    return MergeClause(ClauseKind.MATCHED, ClauseAction.UPDATE_ALL, (), condition, tuple(except_columns))
+    return MergeClause(
+        ClauseKind.MATCHED, ClauseAction.UPDATE_ALL, (), condition, column_names(except_columns, "except_columns")
+    )
 
 
 def when_matched_delete(*, condition: str | None = None) -> MergeClause:
@@ -179,17 +177,19 @@ def when_matched_delete(*, condition: str | None = None) -> MergeClause:
 
 def when_not_matched_insert(*, values: Mapping[str, str], condition: str | None = None) -> MergeClause:
     """Insert source rows that match nothing: ``values`` maps target columns to SQL expressions over the source."""
-    return MergeClause(ClauseKind.NOT_MATCHED, ClauseAction.INSERT, tuple(values.items()), condition)
+    return MergeClause(ClauseKind.NOT_MATCHED, ClauseAction.INSERT, pairs(values, "values"), condition)
 
 
 def when_not_matched_insert_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
     """Insert source rows that match nothing, all columns by name. ``except_columns`` get NULL or their default."""
-    return MergeClause(ClauseKind.NOT_MATCHED, ClauseAction.INSERT_ALL, (), condition, tuple(except_columns))
+    return MergeClause(
+        ClauseKind.NOT_MATCHED, ClauseAction.INSERT_ALL, (), condition, column_names(except_columns, "except_columns")
+    )
 
 
 def when_not_matched_by_source_update(*, set: Mapping[str, str], condition: str | None = None) -> MergeClause:
     """Update target rows that no source row matches: SQL expressions over the target."""
-    return MergeClause(ClauseKind.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, tuple(set.items()), condition)
+    return MergeClause(ClauseKind.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, pairs(set, "set"), condition)
 
 
 def when_not_matched_by_source_delete(*, condition: str | None = None) -> MergeClause:

@@ -34,7 +34,7 @@ class CreateTable:
             object.__setattr__(self, name, column_names(getattr(self, name), f"create_table's {name}"))
         if self.partitioned_by and self.cluster_by:
             raise MergeConfigError("create_table has both partitioned_by and cluster_by. Remove one of the two.")
-        object.__setattr__(self, "properties", option_pairs(self.properties))
+        object.__setattr__(self, "properties", option_pairs(self.properties, "create_table's properties"))
 
     @classmethod
     def of(cls, value: CreateTable | bool | Mapping[str, Any]) -> CreateTable | None:

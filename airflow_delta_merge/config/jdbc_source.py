@@ -69,7 +69,7 @@ class JdbcSource:
             object.__setattr__(self, "query", require_text(self.query, "a JDBC source's query").strip().rstrip(";"))
         elif not _NAME.fullmatch(require_text(self.table, "a JDBC source's table")):
             raise MergeConfigError(f"table must be a table's name, got {self.table!r}. Use query for a statement.")
-        object.__setattr__(self, "options", option_pairs(self.options))
+        object.__setattr__(self, "options", option_pairs(self.options, "A JDBC source's options"))
         self._refuse_options()
         for name in ("num_partitions", "fetch_size"):
             object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
@@ -118,7 +118,7 @@ class JdbcSource:
             required=("conn_id",),
             optional=tuple(name for name in cls.__dataclass_fields__ if name != "conn_id"),
         )
-        return cls(**{**value, "options": tuple(dict(value.get("options") or {}).items())})
+        return cls(**{**value, "options": value.get("options") or ()})
 
     @property
     def relation(self) -> str:

@@ -224,6 +224,8 @@ def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]
 def _check_clauses(clauses: Iterable[MergeClause | Mapping[str, Any]]) -> tuple[MergeClause, ...]:
     if isinstance(clauses, (MergeClause, Mapping, str)):
         clauses = (clauses,)
+    if not isinstance(clauses, Iterable):
+        raise MergeConfigError(f"clauses must be a list of clauses, got {clauses!r:.80}.")
     checked = tuple(_clause(clause) for clause in clauses)
     if not checked:
         raise MergeConfigError(

@@ -120,7 +120,7 @@ class MergeWindow:
 
     def _local(self, which: str) -> datetime:
         """Local time in the window's time zone, without an offset."""
-        return self._moment(which).astimezone(self._zone()).replace(tzinfo=None)
+        return self._in_zone(which, self._moment(which), self._zone()).replace(tzinfo=None)
 
     def _moment(self, which: str) -> datetime:
         """The point in time in UTC."""
@@ -138,12 +138,20 @@ class MergeWindow:
                     f"The window's {which} must be a timestamp like 2024-02-29T00:00:00+01:00, got {value!r}."
                 ) from error
         zone = self._zone()
-        return (value if value.tzinfo else value.replace(tzinfo=zone)).astimezone(ZoneInfo("UTC"))
+        return self._in_zone(which, value if value.tzinfo else value.replace(tzinfo=zone), ZoneInfo("UTC"))
+
+    def _in_zone(self, which: str, moment: datetime, zone: ZoneInfo) -> datetime:
+        try:
+            return moment.astimezone(zone)
+        except OverflowError as error:
+            raise MergeConfigError(
+                f"The window's {which} must be within the years 1 to 9999 in each time zone, got {moment}."
+            ) from error
 
     def _zone(self) -> ZoneInfo:
         try:
             return ZoneInfo(require_text(self.timezone, "a window's timezone"))
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise MergeConfigError(
                 f"There is no timezone {self.timezone!r}. Write it like Europe/Berlin or UTC."
             ) from error

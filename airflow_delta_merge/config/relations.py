@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
-from airflow_delta_merge.config.checks import check_keys, option_pairs, require_text
+from airflow_delta_merge.config.checks import check_keys, option_pairs, pairs, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
@@ -112,8 +112,10 @@ class MergeSource:
     jdbc: JdbcSource | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.paths, str) or not isinstance(self.paths, Iterable):
+            raise MergeConfigError(f"The source's paths must be a list of paths, got {self.paths!r:.80}.")
         object.__setattr__(self, "paths", tuple(self.paths))
-        object.__setattr__(self, "options", option_pairs(self.options))
+        object.__setattr__(self, "options", option_pairs(self.options, "The source's options"))
         given = [self.query is not None, self.table is not None, bool(self.paths), self.jdbc is not None]
         if sum(given) != 1:
             raise MergeConfigError(
@@ -130,6 +132,8 @@ class MergeSource:
     def _check_parts(self) -> None:
         if self.query is not None:
             require_text(self.query, "the source's query")
+        if self.format is not None:
+            require_text(self.format, "the source's format")
         if self.select is not None:
             require_text(self.select, "the source's select")
         if self.table is not None:
@@ -173,7 +177,7 @@ class MergeSource:
         paths = (path,) if isinstance(path, str) else tuple(path)
         if not paths:
             raise MergeConfigError("The source's list of paths is empty. Add at least one path.")
-        return cls(paths=paths, format=format, options=tuple((options or {}).items()))
+        return cls(paths=paths, format=format, options=pairs(options or (), "options"))
 
     @classmethod
     def of(cls, value: MergeSource | str | Sequence[str] | Mapping[str, Any]) -> MergeSource:
@@ -209,9 +213,9 @@ class MergeSource:
         return cls(
             query=value.get("query"),
             table=value.get("table"),
-            paths=(paths,) if isinstance(paths, str) else tuple(paths),
+            paths=(paths,) if isinstance(paths, str) else paths,
             format=value.get("format"),
-            options=tuple(dict(value.get("options") or {}).items()),
+            options=value.get("options") or (),
             select=value.get("select"),
             bad_rows=value.get("bad_rows"),
             max_bad_rows=value.get("max_bad_rows"),

@@ -43,7 +43,7 @@ class SourceDedupe:
         if isinstance(value, Mapping):
             check_keys(value, "source_dedupe", required=("latest_by",), optional=("on_ties",))
             return cls(**value)
-        return cls(latest_by=(value,) if isinstance(value, str) else tuple(value))
+        return cls(latest_by=column_names(value, "source_dedupe"))
 
     def to_sql(self, relation: str, keys: Sequence[str], *, null_safe: bool) -> str:
         """A query for the rows of ``relation`` without the outdated ones.

@@ -73,7 +73,10 @@ class SourceExpectations:
             _check_on_failure(getattr(self, f"{name}_on_failure"), name)
         object.__setattr__(self, "columns", _columns(self.columns))
         _refuse_twins([name for name, _ in self.columns], "columns")
-        object.__setattr__(self, "conditions", tuple(self.conditions))
+        conditions = self.conditions
+        if not isinstance(conditions, Iterable) or not all(isinstance(each, RowCondition) for each in conditions):
+            raise MergeConfigError(f"expect_source's conditions must be RowConditions, got {conditions!r:.80}.")
+        object.__setattr__(self, "conditions", tuple(conditions))
         if not (self.unique or self.not_null or self.columns or self.conditions):
             raise MergeConfigError("expect_source is empty. Set unique, not_null, columns or a named condition.")
         if self.sample not in _SAMPLES:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from itertools import count
 from typing import Any, Protocol, cast
@@ -154,6 +155,18 @@ def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any
     return {**INTERVAL, **plain} if isinstance(plain, Mapping) and not INTERVAL.keys() <= plain.keys() else plain
 
 
+@contextmanager
+def _wrong_types_refused() -> Iterator[None]:
+    """Make a config error of each error by a value of a wrong type, also where no check names it."""
+    try:
+        yield
+    except MergeConfigError:
+        raise
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise MergeConfigError(f"An argument of the merge has a wrong type: {error}. Correct it.") from error
+
+
+@_wrong_types_refused()
 def build_merge(arguments: Mapping[str, Any]) -> MergeConfig | MergeStatement:
     """Build the config, or the statement, of these arguments.
 
@@ -173,6 +186,7 @@ def build_merge(arguments: Mapping[str, Any]) -> MergeConfig | MergeStatement:
     return pattern_from_dict(arguments["pattern"]).to_config(**given)
 
 
+@_wrong_types_refused()
 def check_arguments(arguments: Mapping[str, Any]) -> None:
     """Check at parse time whether the arguments fit together, and each one as far as its value is known.
 

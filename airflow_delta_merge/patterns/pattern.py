@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -72,6 +72,8 @@ class ChangePattern(Pattern):
     def __post_init__(self) -> None:
         super().__post_init__()
         operations = self.delete_operations
+        if not isinstance(operations, Iterable):
+            raise MergeConfigError(f"delete_operations must be a list of operations, got {operations!r:.80}.")
         operations = (operations,) if isinstance(operations, str) else tuple(operations)
         object.__setattr__(self, "delete_operations", operations)
         if not operations:
@@ -94,7 +96,7 @@ class ChangePattern(Pattern):
 
 def column(name: str) -> str:
     """A column's name in SQL."""
-    parts = parse_multipart(name)
+    parts = parse_multipart(require_text(name, "a column of a pattern"))
     if len(parts) > 1:
         raise MergeConfigError(
             f"{name!r} is a field of a struct, which a pattern does not support here. Name a whole column."

@@ -16,7 +16,7 @@ from airflow_delta_merge.config import (
     when_matched_update,
     when_not_matched_insert,
 )
-from airflow_delta_merge.config.checks import column_names, require_text
+from airflow_delta_merge.config.checks import column_names
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_text
 from airflow_delta_merge.patterns.pattern import ChangePattern, column, column_list
@@ -59,8 +59,8 @@ class Scd2(ChangePattern):
         object.__setattr__(self, "columns", column_names(self.columns, "columns"))
         if not self.columns:
             raise MergeConfigError("columns is empty. Name the columns whose values make a version.")
-        for name in filter(None, (self.effective_at, self.valid_from, self.valid_to, self.is_current)):
-            column(require_text(name, "a column of a pattern"))
+        for name in (self.effective_at, self.valid_from, self.valid_to, *filter(None, [self.is_current])):
+            column(name)
         held = [*self.keys, *self.columns, self.valid_from, self.valid_to, *filter(None, [self.is_current])]
         if twice := sorted({name for name in held if [each.lower() for each in held].count(name.lower()) > 1}):
             raise MergeConfigError(

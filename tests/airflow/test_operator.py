@@ -193,6 +193,15 @@ def test_expectations_may_be_an_output_and_are_rendered() -> None:
     assert merge._merge_config().guards.expect_source == SourceExpectations(unique=("day",), sample="none")
 
 
+def test_a_wrong_type_that_no_check_names_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise AttributeError("no such attribute")
+
+    monkeypatch.setattr(MergeConfig, "__post_init__", fails)
+    with pytest.raises(MergeConfigError, match=r"An argument of the merge has a wrong type: no such attribute\."):
+        operator()
+
+
 def test_a_clause_given_as_a_dict_is_checked_too() -> None:
     clause = {"kind": "not_matched", "action": "delete"}
     with pytest.raises(MergeConfigError, match="A not_matched clause cannot delete"):

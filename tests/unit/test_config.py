@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.patterns import ApplyChanges, Scd2, SoftDelete, Upsert
 from tests.readable_ids import readable
 from tests.unit.merge_configs import CONFIGS
 
@@ -326,6 +328,85 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("build", "words"), [(b, w) for _, b, w in REFUSED], ids=[name for name, _, _ in REFUSED])
 def test_what_cannot_be_meant_so_is_refused(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(MergeConfigError, match=words):
+        build()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [1], {"a": 1}, {5: "x"}, [["a"]], "x"], ids=repr)
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda wrong: config(clauses=wrong),
+        lambda wrong: config(clauses=[wrong]),
+        lambda wrong: config(on=wrong, source_dedupe=None),
+        lambda wrong: config(target=wrong),
+        lambda wrong: config(source={"paths": wrong}),
+        lambda wrong: config(source={"path": wrong}),
+        lambda wrong: config(source={"path": "/x", "options": wrong}),
+        lambda wrong: config(source={"path": "/x", "format": wrong}),
+        lambda wrong: config(source={"table": wrong}),
+        lambda wrong: config(source={"format": "jdbc", "conn_id": "c", "table": "t", "options": wrong}),
+        lambda wrong: config(source=wrong),
+        lambda wrong: config(source_dedupe=wrong),
+        lambda wrong: config(source_dedupe={"latest_by": wrong}),
+        lambda wrong: config(create_table=wrong),
+        lambda wrong: config(create_table={"partitioned_by": wrong}),
+        lambda wrong: config(create_table={"properties": wrong}),
+        lambda wrong: config(window=wrong),
+        lambda wrong: config(window={"column": wrong, "start": "2026-01-01", "end": "2026-01-02"}),
+        lambda wrong: config(window={"column": "c", "start": wrong, "end": "2026-01-02"}),
+        lambda wrong: config(guards={"expect_source": wrong}),
+        lambda wrong: config(guards={"expect_source": {"not_null": wrong}}),
+        lambda wrong: config(guards={"expect_source": {"unique": wrong}}),
+        lambda wrong: config(guards={"expect_source": {"columns": wrong}}),
+        lambda wrong: config(guards={"expect_source": {"a": wrong}}),
+        lambda wrong: config(guards={"fail_if": wrong}),
+        lambda wrong: when_matched_update(set=wrong),
+        lambda wrong: when_not_matched_insert(values=wrong),
+        lambda wrong: when_matched_update_all(except_columns=wrong),
+        lambda wrong: MergeClause.from_dict({"kind": "matched", "action": "update", "values": wrong}),
+        lambda wrong: MergeClause.from_dict({"kind": wrong, "action": "update"}),
+        lambda wrong: MergeStatement.from_dict({"sql": wrong}),
+        lambda wrong: Upsert(keys=wrong),
+        lambda wrong: Upsert(keys=["id"], keep=wrong),  # type: ignore[arg-type]
+        lambda wrong: Upsert(keys=["id"], latest_by=wrong),  # type: ignore[arg-type]
+        lambda wrong: _merged(SoftDelete(keys=["id"], deleted_column=wrong)),  # type: ignore[arg-type]
+        lambda wrong: _merged(SoftDelete(keys=["id"], deleted_at_column=wrong)),  # type: ignore[arg-type]
+        lambda wrong: Scd2(keys=["id"], columns=wrong, effective_at="at"),  # type: ignore[arg-type]
+        lambda wrong: Scd2(keys=["id"], columns=["a"], effective_at=wrong),  # type: ignore[arg-type]
+        lambda wrong: _merged(ApplyChanges(keys=["id"], sequence_by=["at"], operation_column=wrong)),  # type: ignore[arg-type]
+        lambda wrong: ApplyChanges(keys=["id"], sequence_by=["at"], delete_operations=wrong),  # type: ignore[arg-type]
+    ],
+    ids=range(40),
+)
+def test_a_value_of_a_wrong_type_is_a_config_error(build: Callable[[Any], object], wrong: Any) -> None:
+    """Some of these values are right for some of the arguments."""
+    with suppress(MergeConfigError):
+        build(wrong)
+
+
+def _merged(pattern: Any) -> MergeConfig:
+    merge: MergeConfig = pattern.to_config(target="t", source="s")
+    return merge
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: config(clauses=5), "clauses must be a list of clauses, got 5"),
+        (lambda: config(source={"paths": 5}), "The source's paths must be a list of paths, got 5"),
+        (
+            lambda: config(source={"path": "/x", "options": 5}),
+            "The source's options must be a dict of names and values",
+        ),
+        (lambda: config(source_dedupe=5), "source_dedupe must be a column or a list of columns, got 5"),
+        (lambda: Upsert(keys=["id"], keep=None), "keep must be a column or a list of columns, got None"),  # type: ignore[arg-type]
+        (lambda: config(create_table={"properties": [1]}), "create_table's properties must be a dict"),
+        (lambda: config(window={5: "x"}), "window lacks"),
+    ],
+    ids=range(7),
+)
+def test_a_wrong_type_is_named(build: Callable[[], object], words: str) -> None:
     with pytest.raises(MergeConfigError, match=words):
         build()
 

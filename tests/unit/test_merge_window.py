@@ -61,6 +61,9 @@ def test_a_date_column_of_the_target_is_bounded_too() -> None:
         ({"column": ""}, "some text for a window's column"),
         ({"column_type": "time"}, "must be one of timestamp, timestamp_ntz, date, string"),
         ({"timezone": "Mars/Olympus"}, "no timezone 'Mars/Olympus'"),
+        ({"timezone": "Europe"}, "no timezone 'Europe'"),  # a folder of zones
+        ({**BERLIN, "start": "0001-01-01"}, "start must be within the years 1 to 9999 in each time zone"),
+        ({"end": "9999-12-31T23:00", "timezone": "America/New_York"}, "end must be within the years 1 to 9999"),
         ({"start": "yesterday"}, "window's start must be a timestamp like .* got 'yesterday'"),
         ({"start": ""}, "no data interval"),
         ({"end": DAY["start"]}, "is empty. If it is the run's data interval"),
