@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_null_keys, check_version, require_text
+from airflow_delta_merge.config.checks import (
+    CONFIG_VERSION,
+    check_keys,
+    check_null_keys,
+    check_version,
+    require_bool,
+    require_text,
+)
 from airflow_delta_merge.config.clauses import ClauseKind, MergeClause
 from airflow_delta_merge.config.create_table import CreateTable
 from airflow_delta_merge.config.merge_engine import MergeEngine
@@ -63,6 +70,8 @@ class MergeConfig(MergeOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("null_safe", "with_schema_evolution"):
+            require_bool(getattr(self, name), name)
         object.__setattr__(self, "target", MergeTarget.of(self.target))
         object.__setattr__(self, "source", MergeSource.of(self.source))
         object.__setattr__(self, "on", _check_on(self.on, self.null_safe))

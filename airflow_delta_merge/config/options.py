@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_delta_merge.config.checks import require_bool
 from airflow_delta_merge.config.guards import MergeGuards
 from airflow_delta_merge.config.merge_engine import MergeEngine
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -26,6 +27,7 @@ class MergeOptions:
     engine: MergeEngine = MergeEngine.DELTA_MERGE
 
     def __post_init__(self) -> None:
+        require_bool(self.update_only_changed, "update_only_changed")
         object.__setattr__(self, "guards", MergeGuards.of(self.guards))
         object.__setattr__(self, "engine", MergeEngine.of(self.engine))
         if self.engine is MergeEngine.BUILTIN:

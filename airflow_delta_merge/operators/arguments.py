@@ -90,6 +90,11 @@ _STAND_INS: dict[str, Any] = {
     "source_dedupe": None,
     "create_table": None,
     "pattern": None,
+    "null_safe": False,
+    "null_keys": "allow",
+    "with_schema_evolution": False,
+    "update_only_changed": False,
+    "engine": "delta_merge",
 }
 
 
@@ -363,6 +368,18 @@ def names_file(value: Any) -> bool:
 def is_output(value: Any) -> bool:
     """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
     return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
+
+
+def check_is_known(name: str, value: Any) -> None:
+    """Check an argument that isn't templated, in which Airflow would leave a template or an output as it is.
+
+    :raises MergeConfigError: when only the run knows the value.
+    """
+    if is_unknown(value):
+        raise MergeConfigError(
+            f"{name} is not templated, so it can't be a template or another task's output. Set it in the DAG, or map "
+            "the task over it with expand."
+        )
 
 
 def outputs_in(value: Any) -> list[str]:

@@ -25,6 +25,7 @@ from airflow_delta_merge.config import (
     SourceExpectations,
     statements_to_sql,
 )
+from airflow_delta_merge.config.checks import require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -39,6 +40,7 @@ from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
     check_arguments,
+    check_is_known,
     check_rendered_conf,
     names_file,
     plain_source,
@@ -73,6 +75,10 @@ COUNTS_WITH_KEYS = (
     "num_deleted_rows",
     "num_inserted_rows",
     "num_touched_files",
+)
+_NOT_TEMPLATED = (
+    *("null_safe", "null_keys", "with_schema_evolution", "update_only_changed", "engine"),
+    *("exactly_once", "max_commit_attempts", "deferrable"),
 )
 _TIME_FOR_TRIGGER = timedelta(minutes=1)
 
@@ -255,7 +261,13 @@ class DeltaMergeOperator(SparkOptions):
         self.statement: str | None = None
         self._is_rendered = False
         self._is_killed = False
+        for name in _NOT_TEMPLATED:
+            check_is_known(name, getattr(self, name))
+        for name in ("exactly_once", "deferrable"):
+            require_bool(getattr(self, name), name)
         self._check_at_parse()
+        if self.merges is not None and self.multiple_outputs:
+            raise MergeConfigError("multiple_outputs is not available with merges, which return a list. Remove it.")
         if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
             raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {max_commit_attempts!r}.")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_delta_merge.config.checks import is_seconds
+from airflow_delta_merge.config.checks import is_seconds, require_bool
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import to_plain
+from airflow_delta_merge.operators.arguments import check_is_known, is_output, is_unknown, to_plain
 
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -21,6 +21,14 @@ CONF_AT_RUN_TIME = (
 )
 #: The name of a task's Spark application, where the author gave none.
 APPLICATION_NAME = "{{ ti.dag_id }}.{{ ti.task_id }}"
+# The options by their types.
+_LISTS = ("jars", "packages", "exclude_packages")
+_TEXTS = (
+    *_LISTS,
+    *("conn_id", "driver_memory", "executor_memory", "yarn_queue"),
+    *("keytab", "principal", "proxy_user", "name", "spark_binary"),
+)
+_NUMBERS = ("executor_cores", "num_executors", "total_executor_cores")
 
 
 class SparkOptions(BaseOperator):
@@ -113,9 +121,9 @@ class SparkOptions(BaseOperator):
         self.spark_binary = spark_binary
         self.keep_warm = keep_warm
         self.verbose = verbose
-        if self.conf is not None and not isinstance(self.conf, Mapping):
-            raise MergeConfigError(CONF_AT_RUN_TIME)
-        _check_keep_warm(keep_warm, self.conf or {})
+        for option in (*_TEXTS, *_NUMBERS, "keep_warm", "verbose"):
+            _check_option(option, getattr(self, option))
+        _check_conf(self.conf)
 
     @cached_property
     def hook(self) -> DeltaMergeHook:
@@ -144,10 +152,37 @@ class SparkOptions(BaseOperator):
         )
 
 
-def _check_keep_warm(keep_warm: Any, conf: Mapping[str, Any]) -> None:
-    if keep_warm is None:
+def _check_option(name: str, value: Any) -> None:
+    if value is None or (name in SparkOptions.template_fields and is_unknown(value)):
         return
-    if not is_seconds(keep_warm):
-        raise MergeConfigError(f"keep_warm must be a number of seconds ≥ 0, got {keep_warm!r}.")
-    if keep_warm and conf.get("spark.submit.deployMode") == "cluster":
-        raise MergeConfigError("keep_warm is not available with deploy mode cluster. Remove one of the two.")
+    check_is_known(name, value)
+    if name == "verbose":
+        require_bool(value, name)
+    elif name == "keep_warm":
+        if not is_seconds(value):
+            raise MergeConfigError(f"keep_warm must be a number of seconds ≥ 0, got {value!r}.")
+    elif name in _NUMBERS:
+        if isinstance(value, bool) or not str(value).isdecimal():
+            raise MergeConfigError(f"{name} must be a whole number, got {value!r:.80}.")
+    elif not isinstance(value, str):
+        how = ' with commas, like "a,b"' if name in _LISTS else ""
+        raise MergeConfigError(f"{name} must be a string{how}, got {value!r:.80}.")
+
+
+def _check_conf(conf: Any) -> None:
+    if conf is not None and not isinstance(conf, Mapping):
+        raise MergeConfigError(CONF_AT_RUN_TIME)
+    for name, value in (conf or {}).items():
+        if not isinstance(name, str) or not name.startswith("spark."):
+            raise MergeConfigError(
+                f"conf has the name {name!r:.80}, which Spark ignores. Start it with spark. or, for Hadoop's "
+                "properties, with spark.hadoop."
+            )
+        if name == "spark.submit.deployMode":
+            raise MergeConfigError(
+                f"conf can't set {name}. Set deploy-mode in the extra of the Spark connection instead."
+            )
+        if not isinstance(value, (str, int, float)) and not is_output(value):
+            raise MergeConfigError(
+                f"conf[{name!r}] must be a string, a number or a bool, got {value!r:.80}. Set it or remove it."
+            )

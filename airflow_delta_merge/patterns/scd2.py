@@ -16,7 +16,7 @@ from airflow_delta_merge.config import (
     when_matched_update,
     when_not_matched_insert,
 )
-from airflow_delta_merge.config.checks import column_names
+from airflow_delta_merge.config.checks import column_names, require_bool
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_text
 from airflow_delta_merge.patterns.pattern import ChangePattern, column, column_list
@@ -56,6 +56,7 @@ class Scd2(ChangePattern):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_bool(self.keep_unchanged, "keep_unchanged")
         object.__setattr__(self, "columns", column_names(self.columns, "columns"))
         if not self.columns:
             raise MergeConfigError("columns is empty. Name the columns whose values make a version.")

@@ -106,6 +106,55 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        ({"jars": ["/a.jar"]}, r"^jars must be a string with commas, like \"a,b\", got \['/a.jar'\]\."),
+        ({"packages": ["g:a:1"]}, "^packages must be a string with commas"),
+        ({"exclude_packages": ["g:a"]}, "^exclude_packages must be a string with commas"),
+        ({"driver_memory": "{{ params.memory }}"}, "^driver_memory is not templated, so it can't be a template"),
+        ({"engine": "{{ params.engine }}"}, "^engine is not templated"),
+        ({"driver_memory": 2}, r"^driver_memory must be a string, got 2\."),
+        ({"executor_memory": 2}, "^executor_memory must be a string"),
+        ({"name": 5}, "^name must be a string"),
+        ({"executor_cores": "two"}, "^executor_cores must be a whole number, got 'two'"),
+        ({"verbose": "no"}, "^verbose must be True or False, got 'no'"),
+        ({"conf": {5: "x"}}, "^conf has the name 5, which Spark ignores"),
+        ({"conf": {"fs.s3a.endpoint": "x"}}, "^conf has the name 'fs.s3a.endpoint', .* with spark.hadoop."),
+        ({"conf": {"spark.x": None}}, r"^conf\['spark.x'\] must be a string, .* got None"),
+        ({"conf": {"spark.jars": ["a"]}}, r"^conf\['spark.jars'\] must be a string"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, "^conf can't set spark.submit.deployMode"),
+        ({"null_safe": "false"}, "null_safe must be True or False, got 'false'"),
+        ({"with_schema_evolution": "false"}, "with_schema_evolution must be True or False"),
+        ({"update_only_changed": "false"}, "update_only_changed must be True or False"),
+        ({"exactly_once": "no"}, "exactly_once must be True or False"),
+        ({"deferrable": "no"}, "deferrable must be True or False"),
+        ({**NO_PARTS, "merges": [{**GOOD, "null_safe": "false"}]}, "null_safe must be True or False"),
+        ({**NO_PARTS, "merges": [GOOD], "multiple_outputs": True}, "multiple_outputs is not available with merges"),
+        (
+            {"on": None, "clauses": None, "pattern": {"pattern": "upsert", "keys": ["id"], "null_safe": "no"}},
+            "null_safe must be True or False",
+        ),
+    ],
+    ids=readable,
+)
+def test_an_option_of_a_wrong_type_is_refused_at_parse(changes: dict[str, Any], sentence: str) -> None:
+    """A text like "false" counted as true, and Spark failed on the others only at run time."""
+    with pytest.raises(MergeConfigError, match=sentence):
+        operator(**changes)
+
+
+def test_an_option_that_is_not_templated_takes_no_output() -> None:
+    """Airflow wouldn't resolve it, and an unresolved output counts as true."""
+    with DAG("some", schedule=None):
+        output = DeltaMergeOperator(task_id="up", **GOOD).output
+        for name in ("with_schema_evolution", "driver_memory", "executor_cores", "exactly_once", "engine", "keep_warm"):
+            with pytest.raises(MergeConfigError, match=f"^{name} is not templated"):
+                DeltaMergeOperator(task_id=f"merge_{name}", **GOOD, **{name: output})
+        DeltaMergeOperator(task_id="templated", **GOOD, jars=output, name=output, conf={"spark.x": output})
+        DeltaMergeOperator(task_id="several", merges=[{**GOOD, "null_safe": output, "engine": output}])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
         ({"on": None}, "missing: on"),
         ({"sql": "MERGE INTO t USING s"}, "Remove target, source, on, clauses, or remove sql"),
         ({**NO_PARTS, "sql": "MERGE INTO t USING s", "create_table": True}, "Remove create_table"),

@@ -519,12 +519,8 @@ def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"keep_warm": -1}, "keep_warm must be a number of seconds ≥ 0, got -1"),
         ({"keep_warm": True}, "keep_warm must be a number of seconds ≥ 0, got True"),
-        (
-            {"keep_warm": 60, "conf": {"spark.submit.deployMode": "cluster"}},
-            "keep_warm is not available with deploy mode cluster",
-        ),
     ],
-    ids=["negative", "no number", "cluster mode"],
+    ids=["negative", "no number"],
 )
 def test_what_cannot_be_is_refused_when_the_dag_is_parsed(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(MergeConfigError, match=message):
