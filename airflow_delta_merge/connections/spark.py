@@ -131,11 +131,11 @@ class ConnectionSettings:
                 f"The connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}. Known are: "
                 f"{', '.join(_EXTRAS)}. Put other Spark properties into conf."
             )
-        conf = _conf(connection, extra)
-        mask_secrets(conf)
+        conf, jars = _conf(connection, extra), _text(connection, extra, "jars")
+        mask_secrets(conf, jars)
         return cls(
             conf=conf,
-            jars=_text(connection, extra, "jars"),
+            jars=jars,
             namespace=_text(connection, extra, "namespace"),
             **of_either_type,
         )

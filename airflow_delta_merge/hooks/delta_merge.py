@@ -82,6 +82,7 @@ class DeltaMergeHook(BaseHook):
         super().__init__()
         self.conn_id = conn_id
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
+        self._libraries = [spark_options.get("jars"), spark_options.get("packages")]
         self._keep_warm = keep_warm
         self._running: SparkSubmit | WarmMerge | DeferredStart | None = None
         self._killed = False
@@ -249,7 +250,7 @@ class DeltaMergeHook(BaseHook):
 
     def _mask_secrets(self, request: JobRequest) -> None:
         """Make Airflow mask the secrets passed to Spark, in case no operator did."""
-        mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf)
+        mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf, self._libraries)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
         exit_code = self._submit(submit, staging)

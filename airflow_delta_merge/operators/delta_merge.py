@@ -590,7 +590,9 @@ class DeltaMergeOperator(SparkOptions):
                 self.statement = statements_to_sql(self._merge_configs())
 
     def _mask_secrets(self) -> None:
-        mask_secrets(self.conf, self.target, self.source, self.merges, self.sql)
+        # Not all that is expected: a column's type is no secret, also if the column is called token.
+        path = self.expect_source.get("failed_rows_path") if isinstance(self.expect_source, Mapping) else None
+        mask_secrets(self.conf, self.jars, self.packages, self.target, self.source, path, self.merges, self.sql)
 
     def on_kill(self) -> None:
         """End the Spark application, or keep it from starting."""

@@ -109,9 +109,9 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
 def test_secrets_among_its_properties_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
     monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
-    define({"conf": CONF})
+    define({"conf": CONF, "jars": "https://joe:of-jars@repo/x.jar"})
     assert "s3cr3t" not in repr(settings())
-    assert masked == ["s3cr3t-value", "12345678"]
+    assert masked == ["s3cr3t-value", "12345678", "of-jars"]
 
 
 def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:

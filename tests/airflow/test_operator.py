@@ -560,8 +560,8 @@ def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
     source = {"path": "/in/day.csv?sig=abcdef", "options": {"password": "pa55word"}}
     request = JobRequest(merges=MergeConfig(**{**GOOD, "source": source}))
-    DeltaMergeHook(conf={"spark.some.token": "t0ken"})._mask_secrets(request)
-    assert sorted(masked) == ["abcdef", "pa55word", "t0ken"]
+    DeltaMergeHook(conf={"spark.some.token": "t0ken"}, jars="https://joe:s3cret@repo/x.jar")._mask_secrets(request)
+    assert sorted(masked) == ["abcdef", "pa55word", "s3cret", "t0ken"]
 
 
 def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,6 +570,20 @@ def test_secrets_are_masked_as_soon_as_they_are_known(monkeypatch: pytest.Monkey
     merge = operator(conf={"spark.hadoop.fs.s3a.secret.key": "{{ secret }}"}, name="merge")
     merge.render_template_fields({"secret": "the value"})
     assert masked == ["the value"]
+
+
+def test_secrets_are_masked_in_every_argument_with_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
+    expected = {"unique": {"columns": ["id"], "on_failure": "set_aside"}, "columns": {"token": "string"}}
+    merge = operator(
+        jars="https://joe:of-jars@repo/x.jar",
+        packages="https://repo/?token=of-packages",
+        expect_source={**expected, "failed_rows_path": "abfss://a@b/failed?sig=of-expectations"},
+        name="merge",
+    )
+    merge.render_template_fields({})
+    assert masked == ["of-jars", "of-packages", "of-expectations"]
 
 
 def context(**changes: Any) -> dict[str, Any]:
