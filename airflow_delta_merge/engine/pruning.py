@@ -118,7 +118,8 @@ def choose_files(
     Choosing twice with Delta's job would cost more, and would make Delta count the files between the clusters as read,
     so the merge would conflict with their writers. Listed files are chosen without a job.
 
-    :return: the files that may hold a row that the merge must read, and :func:`row_predicates`.
+    :return: the files that may hold a row that the merge must read; and predicates over the target, all of which are
+        true for every row that can match.
     """
     statement, files = merge.statement, merge.transaction.files
     keys = [replace(key, found=source.statistics) for key in keys]
