@@ -279,9 +279,10 @@ def test_bounds_of_other_writers_and_conditions_of_by_source_clauses(
         statement="MERGE INTO {t} t USING ({s}) s ON {on} WHEN NOT MATCHED BY SOURCE AND "
         f"{condition} THEN UPDATE SET v = 'found'",
         settings=case.settings,
+        ways=["by Delta's job"],  # which always chooses the files for such clauses
     )
     if case.prunes:
-        assert max(searched.values()) < FILES, searched
+        assert searched["by Delta's job"] < FILES
 
 
 def _table_of(case: Foreign, spark: SparkSession, tmp_path: Path) -> Path:

@@ -155,6 +155,17 @@ FILES = [
         words=("half a minute off",),
     ),
     Fault(
+        name="by-source-conditions-believe-each-bound",
+        file=f"{ENGINE}/pruning.py",
+        before="not merge.settings.prune_by_source or not leaves_files_out(values.type)",
+        after="not merge.settings.prune_by_source",
+        shows="A by-source clause passes over rows in files whose writer rounded a bound.",
+        tests=(
+            "differential/test_foreign_bounds.py::test_bounds_of_other_writers_and_conditions_of_by_source_clauses",
+        ),
+        words=("decimals of delta-rs, cut",),
+    ),
+    Fault(
         name="null-keys-are-not-searched",
         file=f"{ENGINE}/source_keys.py",
         before='return self.null_safe and bool(self.found[f"{self.name}_nulls"] > 0)',
