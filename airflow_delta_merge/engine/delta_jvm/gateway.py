@@ -376,6 +376,11 @@ def java_items(java_list: JavaObject) -> list[Any]:
     return [java_list.get(position) for position in range(java_list.size())]
 
 
+def class_name_of(value: JavaObject) -> str:
+    """The name of a JVM object's class, without its package."""
+    return str(value.getClass().getSimpleName())
+
+
 def scala_list(sequence: JavaObject) -> list[Any]:
     """The elements of a Scala sequence."""
     return [sequence.apply(position) for position in range(sequence.size())]

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list
 from airflow_delta_merge.engine.delta_jvm.reads import file_locations
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
@@ -61,7 +61,7 @@ def _tables(gateway: Gateway, command: JavaObject) -> Iterator[tuple[int, tuple[
 
 
 def _name(leaf: JavaObject) -> str | None:
-    kind = str(leaf.getClass().getSimpleName())
+    kind = class_name_of(leaf)
     if kind == "LogicalRelation" and leaf.catalogTable().isDefined():
         return str(leaf.catalogTable().get().identifier().unquotedString())
     if kind == "HiveTableRelation":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_texts
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_texts
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.exceptions import MergeConfigError
 
@@ -37,7 +37,7 @@ def reads_of_text(gateway: Gateway, text: str, *, expression: bool = False) -> R
     parser, found = gateway.session.sessionState().sqlParser(), Reads()
     parsed = parser.parseExpression(text) if expression else parser.parsePlan(text)
     for node in _nodes(gateway, parsed):
-        _look_at(node, str(node.getClass().getSimpleName()), found)
+        _look_at(node, class_name_of(node), found)
     return found
 
 
@@ -96,9 +96,9 @@ def locations_of(gateway: Gateway, plan: JavaObject) -> Iterator[str]:
 def _locations(gateway: Gateway, leaf: JavaObject) -> list[str]:
     found = file_locations(gateway, leaf)
     if found is None:
-        name = str(leaf.getClass().getSimpleName())
+        name = class_name_of(leaf)
         if name == "LogicalRelation":
-            name = str(leaf.relation().getClass().getSimpleName())
+            name = class_name_of(leaf.relation())
         raise MergeConfigError(
             f"The merge reads {name}, which is not stored in files and so is not under allowed_locations. Read files "
             "or tables instead."
@@ -108,7 +108,7 @@ def _locations(gateway: Gateway, leaf: JavaObject) -> list[str]:
 
 def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
     """The locations of the files that a leaf of an analysed plan reads; None if it is not stored in files."""
-    name = str(leaf.getClass().getSimpleName())
+    name = class_name_of(leaf)
     if name in _NO_FILES:
         return []
     if name == "LogicalRelation":
@@ -116,7 +116,7 @@ def file_locations(gateway: Gateway, leaf: JavaObject) -> list[str] | None:
         # Delta's relation is of an anonymous class.
         if _is_a(gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"):
             return scala_texts(relation.location().rootPaths())
-        if str(relation.getClass().getSimpleName()) == "DeltaCDFRelation":
+        if class_name_of(relation) == "DeltaCDFRelation":
             return [str(relation.deltaLog().dataPath().toString())]
     elif name == "HiveTableRelation":
         return [str(leaf.tableMeta().location().toString())]

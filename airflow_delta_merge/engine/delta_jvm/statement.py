@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, target_range
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
@@ -266,9 +266,9 @@ class ResolvedMerge:
     def reads_whole_files(self) -> bool:
         """Whether the source is all rows of a table or of files; the size of a database's rows isn't known."""
         plan = self.command.source()
-        while (name := _class_name(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
+        while (name := class_name_of(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
             plan = plan.child()
-        return name == "LogicalRelation" and _class_name(plan.relation()) != "JDBCRelation"
+        return name == "LogicalRelation" and class_name_of(plan.relation()) != "JDBCRelation"
 
     @cached_property
     def estimated_source_bytes(self) -> int:
@@ -371,7 +371,7 @@ class ResolvedMerge:
     @cached_property
     def _equated(self) -> list[tuple[JavaObject, JavaObject, str]]:
         """Both sides of each equality among the parts of the ON condition, and its class."""
-        named = [(each, _class_name(each)) for each in self._conjuncts(self.command.condition())]
+        named = [(each, class_name_of(each)) for each in self._conjuncts(self.command.condition())]
         return [(each.left(), each.right(), name) for each, name in named if name in ("EqualTo", "EqualNullSafe")]
 
     def may_change(self, columns: Sequence[str]) -> bool:
@@ -419,37 +419,33 @@ class ResolvedMerge:
 
         Anything else may raise an error on rows that the rest of the condition excludes.
         """
-        if _class_name(expression) == "Cast":
+        if class_name_of(expression) == "Cast":
             casts = self._gateway.module("org.apache.spark.sql.catalyst.expressions.Cast")
             if not casts.canUpCast(expression.child().dataType(), expression.dataType()):
                 return False
             expression = expression.child()
-        is_attribute = _class_name(expression) == "AttributeReference"
+        is_attribute = class_name_of(expression) == "AttributeReference"
         return is_attribute and bool(self.command.source().outputSet().contains(expression))
 
     def _plain_target_column(self, expression: JavaObject) -> JavaObject | None:
         """The target's attribute if the expression is one, or widens one to a larger integer type."""
-        if _class_name(expression) == "Cast":
+        if class_name_of(expression) == "Cast":
             child = expression.child()
             types = child.dataType().catalogString(), expression.dataType().catalogString()
             if not all(each in _INTEGERS for each in types) or _INTEGERS.index(types[0]) > _INTEGERS.index(types[1]):
                 return None
             expression = child
-        is_attribute = _class_name(expression) == "AttributeReference"
+        is_attribute = class_name_of(expression) == "AttributeReference"
         return expression if is_attribute and self.command.target().outputSet().contains(expression) else None
-
-
-def _class_name(node: JavaObject) -> str:
-    return str(node.getClass().getSimpleName())
 
 
 def _is_for_bad_rows(plan: JavaObject) -> bool:
     """Whether this is the filter that drops bad rows, which drops few rows or none."""
-    return _class_name(plan) == "Filter" and BAD_ROW in str(plan.condition().toString())
+    return class_name_of(plan) == "Filter" and BAD_ROW in str(plan.condition().toString())
 
 
 def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
-    if _class_name(plan) != "MergeIntoTable":
+    if class_name_of(plan) != "MergeIntoTable":
         return MergeConfigError(f"The statement is not a MERGE; Spark parsed it as {plan.nodeName()}.")
     return MergeExecutionError(
         f"The target is not a Delta table but {plan.targetTable().nodeName()}. MERGE needs a Delta table, or a view "
@@ -460,7 +456,7 @@ def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
 
 
 def _find_command(plan: JavaObject) -> JavaObject | None:
-    if _class_name(plan) == "MergeIntoCommand":
+    if class_name_of(plan) == "MergeIntoCommand":
         return plan
     for child in scala_list(plan.children()):
         found = _find_command(child)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list
 
 #: Comparisons of two values, and the same with both sides exchanged.
 _EXCHANGED = {
@@ -60,7 +60,7 @@ def target_range(
 
     :param plain_column: gives the target's attribute behind an expression, or None.
     """
-    name = _class_name(expression)
+    name = class_name_of(expression)
     if name in ("In", "InSet"):
         is_set = name == "InSet"  # from more than ten constants
         attribute = plain_column(expression.child() if is_set else expression.value())
@@ -102,15 +102,11 @@ def _plain(value: Any) -> Any | None:
         return value
     if isinstance(value, (bool, float, bytes)) or value is None:
         return None
-    name = _class_name(value)
+    name = class_name_of(value)
     if name == "Decimal":
         return Decimal(str(value.toString()))
     return str(value.toString()) if name == "UTF8String" else None
 
 
 def _is_literal(expression: JavaObject) -> bool:
-    return _class_name(expression) == "Literal"
-
-
-def _class_name(value: JavaObject) -> str:
-    return str(value.getClass().getSimpleName())
+    return class_name_of(expression) == "Literal"
