@@ -28,12 +28,13 @@ def test_upserts_by_some_columns(name: str, engines: Harness, tmp_path: Path) ->
     keys = [column for column in types if column != "note"]
     first = other_tables().index(name) % max(1, len(keys) // 3)
     for number, key in enumerate(keys[first :: max(1, len(keys) // 3)]):
-        others = ", ".join(f"`{column}`" for column in types if column != "note")
+        names = [*(column for column in types if column != "note"), "note"]
+        others = ", ".join(f"`{column}`" for column in names[:-1])
         held = (
             f"SELECT {others}, 'new' AS note FROM delta.`{tmp_path}` WHERE id IN ({1 + number % 10}, {2 + number % 10})"
         )
         new = ", ".join(
-            f"CAST({'77' if column == 'id' else 'NULL'} AS {types[column]}) AS `{column}`" for column in types
+            f"CAST({'77' if column == 'id' else 'NULL'} AS {types[column]}) AS `{column}`" for column in names
         )
         equal = "<=>" if number % 3 == 2 else "="
         case = Case(
