@@ -19,14 +19,13 @@ from pyspark.sql.types import DateType, NumericType, TimestampNTZType, Timestamp
 from airflow_delta_merge.config.jdbc_access import JdbcAccess
 from airflow_delta_merge.config.jdbc_source import DEFAULT_FETCH_SIZE, JdbcSource
 from airflow_delta_merge.engine.delta_jvm.errors import call, causes_of, throwable_behind
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, class_name_of
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
     from pyspark.sql.types import StructField
-
-    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
 # What databases mean, by the SQLSTATE and by the numbers of those that give none of use (SQL Server, Oracle, MySQL).
 _LOGIN_NUMBERS = (18456, 1017, 1045)
@@ -150,7 +149,7 @@ def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exce
 
 def _is_missing(cause: Any, access: JdbcAccess) -> bool:
     """Whether Java has no class of the driver; other classes may be missing, too, as a file system's."""
-    name = cause.getClass().getSimpleName()
+    name = class_name_of(cause)
     if name == "ClassNotFoundException":
         return access.driver is not None and access.driver in _message(cause)
     return name == "SQLException" and "No suitable driver" in _message(cause)

@@ -243,19 +243,19 @@ def _predicates_by_source(merge: StartedMerge, of_keys: Sequence[Column]) -> lis
 
     Delta's own MERGE then reads all files, so only bounds that can be trusted may leave one out.
     """
-    statement, partitioned_by = merge.statement, merge.transaction.partition_columns
 
     def trusted(parts: Sequence[TargetPart]) -> list[Column]:
         return [predicate for part in parts if (predicate := _trusted(merge, part)) is not None]
 
-    by_source = [trusted(parts) for parts in statement.by_source_parts(partitioned_by)]
+    parts = merge.statement.target_parts(merge.transaction.partition_columns)
+    by_source = [trusted(of_clause) for of_clause in parts.by_source]
     if not all(by_source):
         return []
     # A row matters if it can match, or if a by-source clause can take it. Predicates that both share stay separate:
     # a predicate over partitions alone prevents conflicts with writers of other partitions.
-    matching = [*trusted(statement.condition_parts(partitioned_by)), *of_keys]
+    matching = [*trusted(parts.condition), *of_keys]
     either = reduce(Column.__or__, map(_conjunction, by_source), _conjunction(matching))
-    return [*trusted(statement.shared_parts(partitioned_by)), either]
+    return [*trusted(parts.shared), either]
 
 
 def _trusted(merge: StartedMerge, part: TargetPart) -> Column | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, java_origin
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 #: Delta's own log store for S3, which checks whether a commit exists and then writes it.
@@ -35,7 +35,7 @@ def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
             store.requireConditionalWrites(delta_log.logPath(), delta_log.newDeltaHadoopConf())
         except Exception as error:
             origin = java_origin(error)
-            if origin is None or origin.getClass().getSimpleName() != "UnsupportedOperationException":
+            if origin is None or class_name_of(origin) != "UnsupportedOperationException":
                 raise
             raise from_throwable(origin) from error
     elif name == _SINGLE_DRIVER:
@@ -51,6 +51,6 @@ def require_one_writer_each(gateway: Gateway, delta_log: JavaObject) -> None:
 def _implementation(delta_log: JavaObject) -> JavaObject:
     """The log store behind Delta's own adaptors."""
     store = delta_log.store()
-    if store.getClass().getSimpleName() == "DelegatingLogStore":
+    if class_name_of(store) == "DelegatingLogStore":
         store = store.getDelegate(delta_log.logPath())
-    return store.logStoreImpl() if store.getClass().getSimpleName() == "LogStoreAdaptor" else store
+    return store.logStoreImpl() if class_name_of(store) == "LogStoreAdaptor" else store

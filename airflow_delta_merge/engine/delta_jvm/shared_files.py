@@ -6,7 +6,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
-from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject, class_name_of
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 _ONLY_FOR_THE_OWNER, _FOLDER_ONLY_FOR_THE_OWNER = "600", "700"
@@ -46,7 +46,7 @@ def read_shared_file(uri: str, most_bytes: int) -> str | None:
         size = system.getFileStatus(path).getLen()
         stream = system.open(path)
     except Py4JJavaError as error:
-        if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+        if class_name_of(error.java_exception) == "FileNotFoundException":
             return None
         raise
     try:

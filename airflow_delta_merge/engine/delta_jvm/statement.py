@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_list
-from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, target_range
+from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
@@ -310,44 +310,40 @@ class ResolvedMerge:
         """The parts of the ON condition that use no source column."""
         return self._target_only(self._conjuncts(self.command.condition()))
 
-    def condition_parts(self, partitioned_by: Sequence[str]) -> list[TargetPart]:
-        """The same parts with what they say about files.
+    def target_parts(self, partitioned_by: Sequence[str]) -> TargetParts:
+        """The parts of the conditions that choose files in a merge with NOT MATCHED BY SOURCE clauses.
 
         :param partitioned_by: the table's partition columns.
         """
-        return self._target_parts(self._conjuncts(self.command.condition()), partitioned_by)
+        target, partitions = self.command.target().outputSet(), self._attributes(partitioned_by)
 
-    def by_source_parts(self, partitioned_by: Sequence[str]) -> list[list[TargetPart]]:
-        """The parts of each NOT MATCHED BY SOURCE condition, clause by clause; none for a clause without one."""
-        return [self._target_parts(conjuncts, partitioned_by) for conjuncts in self._by_source_conjuncts]
+        def parts(conjuncts: Iterable[JavaObject]) -> list[tuple[JavaObject, TargetPart]]:
+            return [
+                (each, TargetPart.of(self._gateway, each, partitions, self._plain_target_column))
+                for each in conjuncts
+                if each.references().subsetOf(target)
+            ]
 
-    def shared_parts(self, partitioned_by: Sequence[str]) -> list[TargetPart]:
-        """The parts of the ON condition that all these conditions share, such as the bounds of a window."""
-        shared = [
-            conjunct
-            for conjunct in self._conjuncts(self.command.condition())
-            if all(any(conjunct.semanticEquals(each) for each in conjuncts) for conjuncts in self._by_source_conjuncts)
-        ]
-        return self._target_parts(shared, partitioned_by)
-
-    @cached_property
-    def _by_source_conjuncts(self) -> list[list[JavaObject]]:
         conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
-        return [self._conjuncts(each.get()) if each.isDefined() else [] for each in conditions]
-
-    def _target_parts(self, expressions: Iterable[JavaObject], partitioned_by: Sequence[str]) -> list[TargetPart]:
-        output = self.command.target().output()
-        columns = [each for each in scala_list(output) if str(each.name()) in partitioned_by]
-        target, partitions = self._references(output), self._references(self._gateway.seq(columns))
-        return [
-            TargetPart(
-                predicate=self._gateway.column(each),
-                of_partitions=bool(each.references().subsetOf(partitions)),
-                range=target_range(self._gateway, each, self._plain_target_column),
-            )
-            for each in expressions
-            if each.references().subsetOf(target)
+        by_source = [parts(self._conjuncts(each.get())) if each.isDefined() else [] for each in conditions]
+        of_condition = parts(self._conjuncts(self.command.condition()))
+        shared = [
+            part
+            for conjunct, part in of_condition
+            if all(any(conjunct.semanticEquals(other) for other, _ in clause) for clause in by_source)
         ]
+        return TargetParts(
+            condition=[part for _, part in of_condition],
+            shared=shared,
+            by_source=[[part for _, part in clause] for clause in by_source],
+        )
+
+    def _attributes(self, names: Sequence[str]) -> JavaObject:
+        """The JVM set of the target's attributes of these names."""
+        target = self.command.target()
+        columns = self._gateway.as_json(target.schema().fieldNames()) if names else []
+        found = [target.output().apply(position) for position, name in enumerate(columns) if name in names]
+        return self._references(self._gateway.seq(found))
 
     @cached_property
     def target_only_clause_conjuncts(self) -> list[list[Column]]:

@@ -52,14 +52,44 @@ class TargetPart:
     of_partitions: bool
     range: TargetRange | None
 
+    @classmethod
+    def of(
+        cls,
+        gateway: Gateway,
+        expression: JavaObject,
+        partitions: JavaObject,
+        plain_column: Callable[[JavaObject], JavaObject | None],
+    ) -> TargetPart:
+        """An optimized expression over the target as such a part.
 
-def target_range(
+        :param partitions: the JVM set of the partition columns' attributes.
+        :param plain_column: gives the target's attribute behind an expression, or None.
+        """
+        return cls(
+            predicate=gateway.column(expression),
+            of_partitions=bool(expression.references().subsetOf(partitions)),
+            range=_range(gateway, expression, plain_column),
+        )
+
+
+@dataclass(frozen=True)
+class TargetParts:
+    """The target-only parts of a merge's conditions.
+
+    :param condition: those of the ON condition.
+    :param shared: those of them that all NOT MATCHED BY SOURCE conditions have, too, such as the bounds of a window.
+    :param by_source: those of each NOT MATCHED BY SOURCE condition, clause by clause; none for a clause without one.
+    """
+
+    condition: list[TargetPart]
+    shared: list[TargetPart]
+    by_source: list[list[TargetPart]]
+
+
+def _range(
     gateway: Gateway, expression: JavaObject, plain_column: Callable[[JavaObject], JavaObject | None]
 ) -> TargetRange | None:
-    """An optimized expression as a range of a target column; None if it is no comparison with constants.
-
-    :param plain_column: gives the target's attribute behind an expression, or None.
-    """
+    """The expression as a range of a target column; None if it doesn't compare one with constants."""
     name = class_name_of(expression)
     if name in ("In", "InSet"):
         is_set = name == "InSet"  # from more than ten constants

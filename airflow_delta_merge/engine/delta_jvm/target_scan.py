@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.even_tasks import split_bytes
 
@@ -167,7 +167,7 @@ class TargetScan:
         return {} if per_task is None else {_MOST_BYTES_PER_TASK: str(per_task)}
 
     def _with_relation(self, plan: JavaObject, *, session: JavaObject | None, with_row_index: bool) -> JavaObject:
-        name = plan.getClass().getSimpleName()
+        name = class_name_of(plan)
         if name == "Project":
             project = self._gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.Project")
             child = self._with_relation(plan.child(), session=session, with_row_index=with_row_index)

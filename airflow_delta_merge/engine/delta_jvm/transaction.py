@@ -27,7 +27,7 @@ from airflow_delta_merge.engine.delta_jvm.commit import (
 )
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, are_files_copied, terms_of_copies
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jc, jdf, scala_list
 from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
@@ -253,7 +253,7 @@ class MergeTransaction:
             return WrittenFiles(actions, self.files.file_set(actions))
         by_class: dict[str, list[JavaObject]] = {"AddFile": [], "AddCDCFile": []}
         for action in scala_list(actions):
-            by_class[action.getClass().getSimpleName()].append(action)
+            by_class[class_name_of(action)].append(action)
         added = self.files.file_set(self._gateway.seq(by_class["AddFile"]))
         change_files = by_class["AddCDCFile"]
         return WrittenFiles(actions, added, len(change_files), sum(int(file.size()) for file in change_files))
