@@ -185,6 +185,7 @@ class Server:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
+        self._context = spark.sparkContext._jsc.sc()  # Java's, which is asked often
         self._folder = folder
         self._changed = threading.Condition()
         self._connections = 0
@@ -243,7 +244,7 @@ class Server:
     def _has_stopped(self) -> bool:
         """Whether Spark has stopped itself, e.g. because its master or its application on YARN is gone."""
         try:
-            return bool(self._spark.sparkContext._jsc.sc().isStopped())
+            return bool(self._context.isStopped())
         except Exception:  # so is Java
             return True
 
