@@ -536,7 +536,7 @@ class DeltaMergeOperator(SparkOptions):
         for name in names:
             with suppress(TemplateNotFound):  # rendering says so
                 if env is not None and env.loader is not None:
-                    # What ends in a line break is no file's name again.
+                    # With a line break at its end the content isn't taken for a file's name.
                     setattr(self, name, env.loader.get_source(env, getattr(self, name))[0] + "\n")
         self.prepare_template()
 
@@ -570,7 +570,7 @@ class DeltaMergeOperator(SparkOptions):
         templates = self.conf or {}
         if templates and ("conf" in of_tasks or id(templates) in renderer.seen_oids):
             raise MergeConfigError(CONF_AT_RUN_TIME)
-        self.statement = None  # values of the run stand in it: it is no template
+        self.statement = None  # it contains values of this run, so it must not be rendered
         for name in [name for name in self.template_fields if name in DeltaMergeOperator.template_fields]:
             setattr(self, name, renderer.render(name, getattr(self, name), of_task=name in of_tasks))
         # What another task returned may leave the interval out.

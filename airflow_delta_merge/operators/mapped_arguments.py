@@ -1,4 +1,4 @@
-"""Which arguments of a mapped task are values that another task returned, and so are no templates.
+"""Which arguments of a mapped task are values that another task returned, and so must not be rendered.
 
 Airflow tells by the values' ids, but not for ``expand_kwargs``, and not once a value was copied.
 """
@@ -50,7 +50,7 @@ def _mapped(operator: BaseOperator) -> tuple[Any, Any]:
 
 
 def _is_in_the_dag(given: Any, context: Any) -> bool:
-    """Whether this task's element of an ``expand_kwargs`` is a dict that stands in the DAG."""
+    """Whether the DAG file itself has the dict that ``expand_kwargs`` passes to this task."""
     return isinstance(given, Sequence) and isinstance(given[context["ti"].map_index], Mapping)
 
 
