@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.compat.sdk import conf as airflow_conf
-from jinja2 import TemplateNotFound, UndefinedError
+from jinja2 import UndefinedError
 
-from airflow_delta_merge.assets.delta import MERGED_TABLES, delta_asset
+from airflow_delta_merge.assets.delta import MERGED_TABLES
 from airflow_delta_merge.config import (
     CreateTable,
     MergeClause,
@@ -29,42 +28,43 @@ from airflow_delta_merge.config.checks import require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.links.delta_merge import (
-    CommitLink,
-    SparkApplicationLink,
-    address_while_running,
-    commit_address,
-    history_page,
-)
+from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
     check_arguments,
     check_is_known,
-    check_rendered_conf,
-    names_file,
     plain_source,
     plain_target,
     to_plain,
     window_template,
 )
+from airflow_delta_merge.operators.asset_events import add_asset_event
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
-from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges, with_window_templates
+from airflow_delta_merge.operators.dry_run import rendered_without_run
+from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
-from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
-from airflow_delta_merge.operators.rendering import rendered_without_run
-from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, SparkOptions
-from airflow_delta_merge.operators.stopped_merges import guards_kept
-from airflow_delta_merge.operators.task_links import kept_at_the_end, merges_url
+from airflow_delta_merge.operators.renderer import Renderer
+from airflow_delta_merge.operators.rendering import read_template_files, render_arguments
+from airflow_delta_merge.operators.spark_options import SparkOptions
+from airflow_delta_merge.operators.stopped_merges import guards_kept, skipped_if_empty
+from airflow_delta_merge.operators.task_links import (
+    keep_history_page,
+    kept_at_the_end,
+    link_application,
+    link_commit,
+    merges_url,
+)
 from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
-    from airflow_delta_merge.launch.spark_application import SparkApplication
     from airflow_delta_merge.patterns import Pattern
 
 
@@ -80,7 +80,6 @@ _NOT_TEMPLATED = (
     *("null_safe", "null_keys", "with_schema_evolution", "update_only_changed", "engine"),
     *("exactly_once", "max_commit_attempts", "deferrable"),
 )
-_TIME_FOR_TRIGGER = timedelta(minutes=1)
 
 
 class DeltaMergeOperator(SparkOptions):
@@ -303,6 +302,7 @@ class DeltaMergeOperator(SparkOptions):
         """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
         from airflow_delta_merge.operators.task_history import seconds_of_last_run
+        from airflow_delta_merge.operators.task_identity import merge_identity
 
         configs = self._merge_configs()
         self._announce_merges(configs)
@@ -310,24 +310,25 @@ class DeltaMergeOperator(SparkOptions):
         if self._is_killed:  # before there was a hook
             self.hook.on_kill()
         self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
-        identity = self._identity(context) if self.exactly_once else None
+        identity = merge_identity(context, settings.namespace) if self.exactly_once else None
         lineage = is_lineage_sent()
         with kept_at_the_end(self, context), guards_kept(self, context):
             if self.deferrable:
-                self._start(context, configs, identity, settings.history_server_url, lineage=lineage)
+                self._start(context, configs, identity, lineage=lineage)
+            keep_columns = self._columns.__setitem__ if lineage else None
             arguments: dict[str, Any] = {
                 "identity": identity,
                 "max_commit_attempts": self.max_commit_attempts,
-                "on_application": partial(self._link_application, context),
+                "on_application": partial(link_application, self, context),
             }
-            targets = [config.target for config in configs]
-            if self.merges is not None:
-                results = self.hook.merge_all(configs, on_lineage=self._keep_columns if lineage else None, **arguments)
-                return self._complete_all(context, targets, results)
-            with self._skipping_empty_source(configs[0].guards.on_empty_source):
-                on_lineage = partial(self._keep_columns, 0) if lineage else None
-                result = self.hook.merge(configs[0], on_lineage=on_lineage, **arguments)
-            return self._complete(context, targets[0], result)
+            results: Sequence[MergeResult | None]
+            with skipped_if_empty(configs[0].guards.on_empty_source):
+                if self.merges is not None:
+                    results = self.hook.merge_all(configs, on_lineage=keep_columns, **arguments)
+                else:
+                    keep_only = keep_columns and partial(keep_columns, 0)
+                    results = [self.hook.merge(configs[0], on_lineage=keep_only, **arguments)]
+            return self._complete(context, [config.target for config in configs], results)
 
     def _announce_merges(self, configs: Sequence[MergeConfig | MergeStatement]) -> None:
         """Begin the log with what is merged; Airflow's UI folds the statement."""
@@ -341,13 +342,12 @@ class DeltaMergeOperator(SparkOptions):
         context: Context,
         configs: list[MergeConfig | MergeStatement],
         identity: MergeIdentity | None,
-        history_server_url: str | None,
         *,
         lineage: bool,
     ) -> NoReturn:
         """Start the merge, and leave this worker until it has ended."""
         from airflow_delta_merge.contract.request import JobRequest
-        from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
+        from airflow_delta_merge.operators.deferral import defer_until_end
 
         request = JobRequest(
             merges=configs[0] if self.merges is None else configs,
@@ -355,29 +355,14 @@ class DeltaMergeOperator(SparkOptions):
             max_commit_attempts=self.max_commit_attempts,
             lineage=lineage,
         )
-        started = self.hook.start(request, on_application=partial(self._link_application, context))
-        if started.application is not None:
-            # Airflow stores the links when a task is deferred, too.
-            address = address_while_running(history_server_url, started.application)
-            self.link_addresses[SparkApplicationLink().xcom_key] = address
-        self.log.info("%s", started)
-        deadline, timeout = None, None
-        if self.execution_timeout is not None:
-            ends = (context["ti"].start_date or datetime.now(UTC)) + self.execution_timeout
-            # The trigger ends Spark in time; Airflow's own timeout is for want of a triggerer.
-            deadline, timeout = ends.timestamp(), ends - datetime.now(UTC) + _TIME_FOR_TRIGGER
-        self.defer(
-            trigger=DeltaMergeTrigger(
-                started=started.to_dict(), deadline=deadline, history_server_url=history_server_url
-            ),
-            method_name="execute_complete",
-            kwargs={
-                "started": started.to_dict(),
-                "targets": [config.target.to_dict() for config in configs],
-                "on_empty_source": configs[0].guards.on_empty_source,
-                "exactly_once": identity is not None,
-            },
-            timeout=timeout,
+        started = self.hook.start(request, on_application=partial(link_application, self, context))
+        defer_until_end(
+            self,
+            context,
+            started,
+            targets=[config.target.to_dict() for config in configs],
+            on_empty_source=configs[0].guards.on_empty_source,
+            exactly_once=identity is not None,
         )
 
     def execute_complete(
@@ -409,22 +394,27 @@ class DeltaMergeOperator(SparkOptions):
             merged = [MergeTarget.of(target) for target in targets]
             names = target_or_number(merged)
             if end.application is not None:
-                self._keep_address(end.application)
+                keep_history_page(self, end.application)
             if end.timed_out:
                 raise timed_out(names, exactly_once=exactly_once)
-            if self.merges is not None:
-                results = self.hook.results_of(end, names, exactly_once=exactly_once, on_lineage=self._keep_columns)
-                return self._complete_all(context, merged, results)
-            with self._skipping_empty_source(on_empty_source):
-                on_lineage = partial(self._keep_columns, 0)
-                result = self.hook.result_of(end, names, exactly_once=exactly_once, on_lineage=on_lineage)
-            return self._complete(context, merged[0], result)
+            keep_columns = self._columns.__setitem__
+            with skipped_if_empty(on_empty_source):
+                results = self.hook.results_of(end, names, exactly_once=exactly_once, on_lineage=keep_columns)
+            return self._complete(context, merged, results)
 
-    def _complete(self, context: Context, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
-        """Tell what the merge did: in the log, by the link to its commit, by the asset's event and to XCom."""
-        if address := commit_address(self.hook.settings.commit_url, result):
-            self.link_addresses[CommitLink().xcom_key] = address
-        return self._publish(context, 0, target, result)
+    def _complete(self, context: Context, targets: Sequence[MergeTarget], results: Sequence[MergeResult | None]) -> Any:
+        """Report what was merged: in the log, by the link to the commit, by asset events and to XCom."""
+        if all(result is None for result in results):
+            raise AirflowSkipException("No source of any merge has rows.")
+        if self.merges is None and results[0] is not None:  # a task has one link
+            link_commit(self, results[0])
+        for position, (target, result) in enumerate(zip(targets, results, strict=True)):
+            if result is not None:
+                self.log.info("%s", describe(result, merges_url(context)))
+                self._merged[position] = result
+                add_asset_event(context, target, result, self.asset_events)
+        returned = [None if result is None else result.to_dict() for result in results]
+        return returned if self.merges is not None else returned[0]
 
     def post_execute(self, context: Any, result: Any = None) -> None:
         """Give the counts that other tasks ask for most keys of their own in XCom.
@@ -435,61 +425,6 @@ class DeltaMergeOperator(SparkOptions):
         if self.merges is None and self.do_xcom_push and not self.multiple_outputs:
             for key in COUNTS_WITH_KEYS:
                 context["ti"].xcom_push(key=key, value=getattr(self._merged[0], key))
-
-    def _complete_all(
-        self, context: Context, targets: Sequence[MergeTarget], results: Sequence[MergeResult | None]
-    ) -> list[dict[str, Any] | None]:
-        """Tell the same of several merges, but for the link, of which a task has one."""
-        if all(result is None for result in results):
-            raise AirflowSkipException("No source of any merge has rows.")
-        return [
-            None if result is None else self._publish(context, position, target, result)
-            for position, (target, result) in enumerate(zip(targets, results, strict=True))
-        ]
-
-    def _publish(self, context: Context, position: int, target: MergeTarget, result: MergeResult) -> dict[str, Any]:
-        self.log.info("%s", describe(result, merges_url(context)))
-        self._merged[position] = result
-        self._announce(context, target, result)
-        return result.to_dict()
-
-    @contextmanager
-    def _skipping_empty_source(self, on_empty_source: str) -> Iterator[None]:
-        from airflow_delta_merge.launch.errors import EmptySourceException
-
-        try:
-            yield
-        except EmptySourceException as error:
-            if on_empty_source == "skip":
-                raise AirflowSkipException(str(error)) from error
-            raise
-
-    def _link_application(self, context: Context, application: SparkApplication) -> None:
-        """Link to the application's own UI now, and from the task's end on to the history server if it has it."""
-        self._keep_address(application)
-        if address := address_while_running(self.hook.settings.history_server_url, application):
-            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=address)
-
-    def _keep_address(self, application: SparkApplication) -> None:
-        address = history_page(self.hook.settings.history_server_url, application)
-        if address or application.ui_url:  # without either there was no link while it ran
-            self.link_addresses[SparkApplicationLink().xcom_key] = address
-
-    def _keep_columns(self, position: int, columns: ColumnLineage) -> None:
-        self._columns[position] = columns
-
-    def _announce(self, context: Context, target: MergeTarget, result: MergeResult) -> None:
-        """Tell of what was merged, once the task succeeds, to whoever waits for the target's asset."""
-        if self.asset_events == "never" or (self.asset_events == "on_commit" and result.version is None):
-            return
-        try:
-            asset = delta_asset(target)
-        except ValueError as error:
-            self.log.info("No asset event: %s", error)
-            return
-        counts = {name: value for name, value in result.to_dict().items() if name.startswith("num_")}
-        extra = {"table": result.table, "version": result.version, **counts}
-        context["outlet_events"][MERGED_TABLES].add(asset, extra=extra)
 
     def dry_run(self, *, logical_date: datetime | None = None, params: Mapping[str, Any] | None = None) -> None:
         """Log the statement and exactly what it would change; nothing is committed.
@@ -504,16 +439,6 @@ class DeltaMergeOperator(SparkOptions):
         for config in merge._merge_configs():
             merge._announce_merges([config])
             self.log.info("%s", describe_plan(merge.hook.plan(config)))
-
-    def _identity(self, context: Context) -> MergeIdentity | None:
-        from airflow_delta_merge.operators.task_identity import merge_identity
-
-        identity = merge_identity(context, self.hook.settings.namespace)
-        if identity is None:
-            self.log.info("This run was made by `dag.test()` or `airflow tasks test`, so it merges each time.")
-        else:
-            self.log.info("Merging once as %s, generation %s", identity.application_id, identity.generation)
-        return identity
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
         """Inputs and output, for Airflow's OpenLineage provider."""
@@ -531,13 +456,7 @@ class DeltaMergeOperator(SparkOptions):
 
     def resolve_template_files(self) -> None:
         """Read the files that ``sql`` and ``source`` name; no other text that ends in ``.sql`` is a file's name."""
-        names = [name for name in IN_FILES if names_file(getattr(self, name))]
-        env = self.get_template_env() if names else None
-        for name in names:
-            with suppress(TemplateNotFound):  # rendering says so
-                if env is not None and env.loader is not None:
-                    # With a line break at its end the content isn't taken for a file's name.
-                    setattr(self, name, env.loader.get_source(env, getattr(self, name))[0] + "\n")
+        read_template_files(self)
         self.prepare_template()
 
     def _do_render_template_fields(
@@ -567,17 +486,10 @@ class DeltaMergeOperator(SparkOptions):
         :param of_tasks: the arguments that other tasks returned.
         :raises MergeConfigError: when a value is not allowed in any merge.
         """
-        templates = self.conf or {}
-        if templates and ("conf" in of_tasks or id(templates) in renderer.seen_oids):
-            raise MergeConfigError(CONF_AT_RUN_TIME)
         self.statement = None  # it contains values of this run, so it must not be rendered
-        for name in [name for name in self.template_fields if name in DeltaMergeOperator.template_fields]:
-            setattr(self, name, renderer.render(name, getattr(self, name), of_task=name in of_tasks))
-        # What another task returned may leave the interval out.
-        self.window = renderer.render("window", window_template(self.window), of_task=True)
-        self.merges = renderer.render("merges", with_window_templates(self.merges), of_task=True)
+        names = [name for name in self.template_fields if name in DeltaMergeOperator.template_fields]
+        render_arguments(self, names, renderer, of_tasks)
         self._is_rendered = True
-        check_rendered_conf(templates, self.conf or {})
         self._show_merge()
 
     def _show_merge(self) -> None:

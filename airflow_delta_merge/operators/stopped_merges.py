@@ -1,4 +1,5 @@
-"""What a guard said when it stopped a task's merge, kept as an XCom for the page of the table's merges."""
+"""What becomes of a task whose merge a guard stopped: it is skipped, or it fails and keeps what the guard said as an
+XCom, for the page of the table's merges."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import redact
+from airflow.providers.common.compat.sdk import AirflowSkipException, redact
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -35,4 +36,20 @@ def guards_kept(operator: DeltaMergeOperator, context: Context) -> Iterator[None
                 context["ti"].xcom_push(key=STOPPED_BY_GUARD, value=said)
             except Exception:  # the task fails by the guard, whatever becomes of its mark
                 log.warning("What the guard said could not be stored as an XCom.", exc_info=True)
+        raise
+
+
+@contextmanager
+def skipped_if_empty(on_empty_source: str) -> Iterator[None]:
+    """Skip the task when its merge's source has no rows.
+
+    :param on_empty_source: the merge's guard; with any other value than ``skip`` the error stays.
+    """
+    from airflow_delta_merge.launch.errors import EmptySourceException
+
+    try:
+        yield
+    except EmptySourceException as error:
+        if on_empty_source == "skip":
+            raise AirflowSkipException(str(error)) from error
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import conf
@@ -17,6 +18,8 @@ from airflow_delta_merge.contract.identity import (
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+log = logging.getLogger(__name__)
+
 
 def merge_identity(context: Context, namespace: str | None = None) -> MergeIdentity | None:
     """The identity of the current try; see :func:`~airflow_delta_merge.contract.identity.airflow_generation`.
@@ -29,9 +32,10 @@ def merge_identity(context: Context, namespace: str | None = None) -> MergeIdent
     ti, dag_run = context["ti"], context["dag_run"]
     start = dag_run.start_date
     if start is None or start in (dag_run.logical_date, getattr(dag_run, "run_after", None)):  # Airflow 2 has none
+        log.info("This run was made by `dag.test()` or `airflow tasks test`, so it merges each time.")
         return None
     map_index = -1 if ti.map_index is None else ti.map_index
-    return MergeIdentity(
+    identity = MergeIdentity(
         application_id=application_id(
             namespace=namespace or conf.get("delta_merge", "namespace", fallback=""),
             dag_id=ti.dag_id,
@@ -52,3 +56,5 @@ def merge_identity(context: Context, namespace: str | None = None) -> MergeIdent
             try_number=ti.try_number,
         ),
     )
+    log.info("Merging once as %s, generation %s", identity.application_id, identity.generation)
+    return identity

@@ -179,7 +179,7 @@ def outcome(**what: Any) -> MergeOutcome:
 def test_a_task_whose_sources_are_all_empty_is_skipped() -> None:
     merge = operator(GOOD, GOOD)
     with pytest.raises(AirflowSkipException, match="No source of any merge has rows"):
-        merge._complete_all({}, [], results_of(JobOutcome(merges=(outcome(skipped="No rows."),)), None))  # type: ignore[typeddict-item]
+        merge._complete({}, [], results_of(JobOutcome(merges=(outcome(skipped="No rows."),)), None))  # type: ignore[typeddict-item]
 
 
 def test_another_try_is_made_if_it_can_help_one_of_them() -> None:
