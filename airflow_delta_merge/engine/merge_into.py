@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.column_lineage import trace_columns
+from airflow_delta_merge.engine.delta_jvm.calls import without_call_sites
 from airflow_delta_merge.engine.delta_jvm.errors import COMMIT, raises_merge_errors
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, without_call_sites
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.lineage import trees_of
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge

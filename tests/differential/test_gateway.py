@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import InheritableThread
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.delta_jvm import gateway
+from airflow_delta_merge.engine.delta_jvm import calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +49,8 @@ def test_threads_that_come_and_go_fail_no_merge(spark: SparkSession) -> None:
         thread.start()
     try:
         for _ in range(100):
-            gateway._prompt.gateways.clear()
-            gateway._let_answer_promptly(spark)
+            calls._prompt.gateways.clear()
+            calls.answer_promptly(spark)
     finally:
         ends.set()
         for thread in others:

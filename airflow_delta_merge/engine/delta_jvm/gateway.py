@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
-import pyspark.errors.utils as pyspark_errors
-from py4j.java_gateway import JavaClass, JavaMember
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm.calls import answer_promptly, remembering
 from airflow_delta_merge.engine.delta_jvm.errors import Progress
 from airflow_delta_merge.engine.delta_jvm.versions import Versions
 from airflow_delta_merge.exceptions import MergeConfigError
 
 JavaObject = Any
-
-_log = logging.getLogger(__name__)
 
 #: Classes and singletons by name, for each JVM. Looking them up again would cost a small merge a few percent.
 _found_in: WeakKeyDictionary[JavaObject, tuple[dict[str, JavaObject], dict[str, JavaObject]]] = WeakKeyDictionary()
@@ -39,16 +33,6 @@ _ASKED_BY_PYSPARK = {
 
 #: Bits of a Bloom filter per key, for 3 % false positives.
 _BITS_FOR_KEY = 8
-
-
-class _RememberingClass(JavaClass):  # type: ignore[misc]  # py4j has no types
-    """A class that looks up each static method once; py4j would ask the JVM before every call."""
-
-    def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, JavaMember):
-            setattr(self, name, found)
-        return found
 
 
 class Gateway:
@@ -81,7 +65,7 @@ class Gateway:
         if is_new:
             for asked_as, name in _ASKED_BY_PYSPARK.items():
                 setattr(jvm, asked_as, self.java_class(name))
-        _let_answer_promptly(spark)
+        answer_promptly(spark)
         # Delta reads its settings from the thread's active session, which may be a different one.
         self.java_class(versions.session_class(self)).setActiveSession(self.session)
 
@@ -91,7 +75,7 @@ class Gateway:
         Unlike ``jvm.org.apache…``, it asks the JVM once, not for each part of the name.
         """
         if name not in self._classes:
-            self._classes[name] = _remembering(getattr(self.jvm, name))
+            self._classes[name] = remembering(getattr(self.jvm, name))
         return self._classes[name]
 
     def module(self, class_name: str) -> JavaObject:
@@ -286,94 +270,6 @@ class Gateway:
         for rule in ("ConstantFolding", "BooleanSimplification"):
             plan = self.module(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
         return plan.condition()
-
-
-@contextmanager
-def without_call_sites() -> Iterator[None]:
-    """Build plans without sending the Python call site of each step to the JVM.
-
-    PySpark sends call sites for error messages about a user's DataFrame code. Here they are the engine's own lines, and
-    they made up four fifths of a small merge's calls to the JVM.
-    """
-    _call_sites.leave_out()
-    try:
-        yield
-    finally:
-        _call_sites.restore()
-
-
-class _CallSites:
-    """PySpark's switch for call sites, shared by all threads. It is restored when the last thread is done."""
-
-    _setting = "_enable_debugging_cache"
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before: Any = None
-
-    def leave_out(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._before = getattr(pyspark_errors, self._setting, None)  # Spark 3.5 sends no call sites
-            self._users += 1
-            setattr(pyspark_errors, self._setting, False)
-
-    def restore(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                setattr(pyspark_errors, self._setting, self._before)
-
-
-_call_sites = _CallSites()
-
-
-class _Prompt(threading.local):
-    """The JVMs whose sockets are already configured, per thread: each thread has its own connection."""
-
-    def __init__(self) -> None:
-        self.gateways: WeakSet[JavaObject] = WeakSet()
-
-
-_prompt = _Prompt()
-
-
-def _let_answer_promptly(spark: SparkSession) -> None:
-    """Make the JVM send the end of a long answer immediately.
-
-    Py4j sends more than 8 kB in pieces. TCP holds back the last piece until Python acknowledges the earlier ones, which
-    Python delays by 40 ms because it has nothing to send (Nagle's algorithm and delayed acknowledgements). Py4j has no
-    setting for this, so this function sets TCP_NODELAY on its sockets. If they are not found, long answers stay slow.
-    """
-    gateway: JavaObject = spark.sparkContext._gateway
-    if gateway in _prompt.gateways:
-        return
-    _prompt.gateways.add(gateway)
-    server = gateway.java_gateway_server
-    try:
-        connections = server.getClass().getSuperclass().getDeclaredField("connections")
-        connections.setAccessible(True)
-        # Other threads open and close their own meanwhile.
-        for connection in java_items(connections.get(server).clone()):
-            socket = connection.getSocket()
-            if socket is not None:
-                with suppress(Py4JJavaError):
-                    socket.setTcpNoDelay(True)
-    except Py4JError:
-        _log.debug("Py4j's sockets were not found. Long answers of the JVM take 40 ms longer.", exc_info=True)
-
-
-def _remembering(java_class: JavaObject) -> JavaObject:
-    """The class with cached method lookups; anything else unchanged."""
-    if type(java_class) is not JavaClass:
-        return java_class
-    return _RememberingClass(java_class._fqn, java_class._gateway_client)
-
-
-def java_items(java_list: JavaObject) -> list[Any]:
-    """The elements of a Java list. Iterating over it would end in an exception, which PySpark inspects at length."""
-    return [java_list.get(position) for position in range(java_list.size())]
 
 
 def class_name_of(value: JavaObject) -> str:

@@ -1,4 +1,4 @@
-"""The parts of the gateway that need no JVM."""
+"""What makes calls to the JVM cheaper, as far as it needs no JVM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pyspark.errors.utils as pyspark_errors
 import pytest
 
-from airflow_delta_merge.engine.delta_jvm.gateway import without_call_sites
+from airflow_delta_merge.engine.delta_jvm.calls import without_call_sites
 
 
 def test_call_sites_come_back_when_the_last_of_several_merges_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
