@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.trusted_bounds import INTEGER_BITS
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.statement import Equality
+    from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
     from airflow_delta_merge.engine.merge_context import MergeContext
 
 #: Types whose equal values have the same hash: no floating point (-0.0 = 0.0), no collation except the binary one.
@@ -60,7 +60,7 @@ def is_filtered(merge: MergeContext) -> bool:
 
 
 def _hashed_keys(merge: MergeContext) -> list[Equality]:
-    return [each for each in merge.statement.equalities if each.type in _HASHED_TYPES]
+    return [each for each in merge.statement.conjuncts.equalities if each.type in _HASHED_TYPES]
 
 
 def _compared(key: Equality, side: Column) -> Column:

@@ -147,7 +147,7 @@ def choose_files(
         if key.name in clusters and key.type != "string"
     }
     of_keys = [key.predicate(of_rows.get(key.name)) for key in rows_too]
-    matching = statement.target_only_conjuncts + of_keys
+    matching = statement.conjuncts.target_only + of_keys
     if listed is not None:
         by_partition = [key for key in keys if key.of_partition]
         predicates = [key.predicate(clusters.get(key.name)) for key in by_partition]
@@ -187,8 +187,8 @@ def _columns_to_compare(merge: StartedMerge, keys: Sequence[SourceKey]) -> list[
     kinds = {clause.kind for clause in statement.clauses}
     by_more_than_keys = (
         "not matched by source" in kinds
-        or bool(statement.target_only_conjuncts)
-        or (kinds == {"matched"} and all(statement.target_only_clause_conjuncts))
+        or bool(statement.conjuncts.target_only)
+        or (kinds == {"matched"} and all(statement.conjuncts.target_only_of_clauses))
     )
     if by_more_than_keys:
         return []
@@ -229,10 +229,10 @@ def candidate_predicates(merge: StartedMerge, of_keys: Sequence[Column]) -> list
     """
     if merge.clauses_of("not matched by source"):
         return _predicates_by_source(merge, of_keys)
-    matching = [*merge.statement.target_only_conjuncts, *of_keys]
+    matching = [*merge.statement.conjuncts.target_only, *of_keys]
     if not merge.insert_clauses:
         # A row matters only if it fulfils the target's part of some clause's condition.
-        parts = merge.statement.target_only_clause_conjuncts
+        parts = merge.statement.conjuncts.target_only_of_clauses
         if all(parts):
             matching.append(reduce(Column.__or__, map(_conjunction, parts)))
     return matching
@@ -247,7 +247,7 @@ def _predicates_by_source(merge: StartedMerge, of_keys: Sequence[Column]) -> lis
     def trusted(parts: Sequence[TargetPart]) -> list[Column]:
         return [predicate for part in parts if (predicate := _trusted(merge, part)) is not None]
 
-    parts = merge.statement.target_parts(merge.transaction.partition_columns)
+    parts = merge.statement.conjuncts.target_parts(merge.transaction.partition_columns)
     by_source = [trusted(of_clause) for of_clause in parts.by_source]
     if not all(by_source):
         return []

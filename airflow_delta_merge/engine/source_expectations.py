@@ -20,7 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
-from airflow_delta_merge.engine.delta_jvm.tables import is_of_type
+from airflow_delta_merge.engine.delta_jvm.parsing import is_of_type
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import SourceExpectationError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_name
@@ -76,7 +76,7 @@ class SourceCheck:
         self._prefix = prefix
         source = statement.whole_source_frame()
         self._check_columns(source)
-        compared = source.select(*[equality.source for equality in statement.equalities]).columns
+        compared = source.select(*[equality.source for equality in statement.conjuncts.equalities]).columns
         keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
         columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that identify a row.

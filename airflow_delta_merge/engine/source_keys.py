@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.statement import Equality, ResolvedMerge
+from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
+from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.trusted_bounds import (
     INTEGER_BITS,
@@ -218,6 +219,6 @@ def source_keys(
             of_partition=equality.target_name in partitioned_by,
             in_utc=in_utc,
         )
-        for position, equality in enumerate(statement.equalities)
+        for position, equality in enumerate(statement.conjuncts.equalities)
     )
     return [key for key in keys if leaves_files_out(key.type, of_partition=key.of_partition)]

@@ -80,8 +80,8 @@ MATCHING = [
         name="null-keys-match-in-a-kept-join",
         file=f"{ENGINE}/strategies/kept_join.py",
         before="join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))",
-        after="join_in_one_task(target, merge.source, merge.statement.equalities[0].target.eqNullSafe("
-        "merge.statement.equalities[0].source), _join_type(merge))",
+        after="join_in_one_task(target, merge.source, merge.statement.conjuncts.equalities[0].target.eqNullSafe("
+        "merge.statement.conjuncts.equalities[0].source), _join_type(merge))",
         shows="Rows without a key are updated by source rows without one.",
         tests=("differential/test_matching.py::test_null_keys",),
         ways=(SMALL,),

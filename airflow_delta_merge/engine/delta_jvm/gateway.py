@@ -103,6 +103,10 @@ class Gateway:
         """Concatenate two Scala sequences."""
         return versions.concat(self, first, second)
 
+    def attribute_set(self, expressions: JavaObject) -> JavaObject:
+        """The attributes that a Scala sequence of expressions uses, in one call."""
+        return self.module("org.apache.spark.sql.catalyst.expressions.AttributeSet").apply(expressions)
+
     def some(self, value: JavaObject) -> JavaObject:
         return self.java_class("scala.Some")(value)
 

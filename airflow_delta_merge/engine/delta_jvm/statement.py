@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.errors import first_line, from_throwable
+from airflow_delta_merge.engine.delta_jvm.conjuncts import Conjuncts
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_list
-from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
 ClauseAction = Literal["update", "delete", "insert"]
 #: The column with the text of a row that the file reader can't parse; no source has a column of this name.
 BAD_ROW = "_delta_merge_bad_row_"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
@@ -42,46 +40,6 @@ class ResolvedClause:
     values: tuple[Column, ...] = ()
     changes: tuple[bool, ...] = ()
     needs_only_the_source: bool = False
-
-
-@dataclass(frozen=True)
-class Equality:
-    """``target = source`` or ``target <=> source`` in the ON condition.
-
-    :param target: a column of the target.
-    :param target_name: its name.
-    :param source: a column of the source, possibly cast; it has the target's type or a wider integer type.
-    :param type: the target column's type, as Spark SQL writes it.
-    :param null_safe: whether two NULLs are equal.
-    """
-
-    target: Column
-    target_name: str
-    source: Column
-    type: str
-    null_safe: bool
-
-
-def require_expression(gateway: Gateway, text: str, what: str) -> None:
-    """Check that ``text`` is one complete SQL expression, so that it cannot end a clause and begin another.
-
-    :raises MergeConfigError: when it is not.
-    """
-    try:
-        gateway.session.sessionState().sqlParser().parseExpression(text)
-    except PySparkException as error:
-        raise MergeConfigError(f"The {what} is not a SQL expression: {first_line(error)}") from error
-
-
-def require_query(gateway: Gateway, text: str) -> None:
-    """Check that ``text`` is one complete SQL statement.
-
-    :raises MergeConfigError: when it is not.
-    """
-    try:
-        gateway.session.sessionState().sqlParser().parsePlan(text)
-    except PySparkException as error:
-        raise MergeConfigError(f"The source is not a SQL query: {first_line(error)}") from error
 
 
 class ResolvedMerge:
@@ -117,6 +75,11 @@ class ResolvedMerge:
     def condition(self) -> Column:
         """The ON condition."""
         return self._gateway.column(self.command.condition())
+
+    @cached_property
+    def conjuncts(self) -> Conjuncts:
+        """The conjuncts of its conditions."""
+        return Conjuncts(self._gateway, self.command)
 
     @cached_property
     def _copies(self) -> JavaObject:
@@ -173,12 +136,8 @@ class ResolvedMerge:
             return ResolvedClause(kind, action, column, values)
         pairs = zip(expressions, self._copied, strict=True)
         changes = tuple(not expression.semanticEquals(copied) for expression, copied in pairs)
-        from_source = bool(self._references(actions).subsetOf(self.command.source().outputSet()))
+        from_source = bool(self._gateway.attribute_set(actions).subsetOf(self.command.source().outputSet()))
         return ResolvedClause(kind, action, column, values, changes, from_source)
-
-    def _references(self, expressions: JavaObject) -> JavaObject:
-        """The attributes that a JVM sequence of expressions uses, in one call."""
-        return self._gateway.module("org.apache.spark.sql.catalyst.expressions.AttributeSet").apply(expressions)
 
     def _boolean(self, kind: ClauseKind, condition: JavaObject) -> Column:
         type_ = str(condition.dataType().catalogString())
@@ -198,6 +157,22 @@ class ResolvedMerge:
         """Whether all clauses are matched ones, or all insert."""
         matched, others = self.command.matchedClauses(), self.command.notMatchedBySourceClauses()
         return bool(others.isEmpty()) and bool(matched.isEmpty() or self.command.notMatchedClauses().isEmpty())
+
+    def may_change(self, columns: Sequence[str]) -> bool:
+        """Whether an update may change one of these columns to a value that ON does not say to equal the old one.
+
+        :param columns: columns of the table's final schema.
+        """
+        if not columns:  # most tables have no partitions
+            return False
+        clauses = [*scala_list(self.command.matchedClauses()), *scala_list(self.command.notMatchedBySourceClauses())]
+        updates = [each.resolvedActions() for each in clauses if each.clauseType() == "Update"]
+        for position in (position for position, name in enumerate(self.column_names) if name in columns):
+            same = self.conjuncts.equal_to(self._copied[position])
+            new = [update.apply(position).expr() for update in updates]
+            if not all(any(value.semanticEquals(each) for each in same) for value in new):
+                return True
+        return False
 
     def sql_metrics(self) -> dict[str, JavaObject]:
         """The command's SQL metrics by Delta's names, as JVM objects."""
@@ -246,7 +221,7 @@ class ResolvedMerge:
 
         :param also: further expressions whose columns are kept.
         """
-        used = self._references(self.command.expressions())
+        used = self._gateway.attribute_set(self.command.expressions())
         if also:
             looked_at = jdf(self.whole_source_frame().select(*also)).queryExecution().analyzed()
             used = getattr(used, "$plus$plus")(looked_at.references())
@@ -302,137 +277,6 @@ class ResolvedMerge:
         """Invalidate cached plans that read the target, so that they are computed again."""
         session = self._gateway.session
         session.sharedState().cacheManager().recacheByPlan(session, self.command.target())
-
-    # Parts of the condition
-
-    @cached_property
-    def target_only_conjuncts(self) -> list[Column]:
-        """The parts of the ON condition that use no source column."""
-        return self._target_only(self._conjuncts(self.command.condition()))
-
-    def target_parts(self, partitioned_by: Sequence[str]) -> TargetParts:
-        """The parts of the conditions that choose files in a merge with NOT MATCHED BY SOURCE clauses.
-
-        :param partitioned_by: the table's partition columns.
-        """
-        target, partitions = self.command.target().outputSet(), self._attributes(partitioned_by)
-
-        def parts(conjuncts: Iterable[JavaObject]) -> list[tuple[JavaObject, TargetPart]]:
-            return [
-                (each, TargetPart.of(self._gateway, each, partitions, self._plain_target_column))
-                for each in conjuncts
-                if each.references().subsetOf(target)
-            ]
-
-        conditions = [clause.condition() for clause in scala_list(self.command.notMatchedBySourceClauses())]
-        by_source = [parts(self._conjuncts(each.get())) if each.isDefined() else [] for each in conditions]
-        of_condition = parts(self._conjuncts(self.command.condition()))
-        shared = [
-            part
-            for conjunct, part in of_condition
-            if all(any(conjunct.semanticEquals(other) for other, _ in clause) for clause in by_source)
-        ]
-        return TargetParts(
-            condition=[part for _, part in of_condition],
-            shared=shared,
-            by_source=[[part for _, part in clause] for clause in by_source],
-        )
-
-    def _attributes(self, names: Sequence[str]) -> JavaObject:
-        """The JVM set of the target's attributes of these names."""
-        target = self.command.target()
-        columns = self._gateway.as_json(target.schema().fieldNames()) if names else []
-        found = [target.output().apply(position) for position, name in enumerate(columns) if name in names]
-        return self._references(self._gateway.seq(found))
-
-    @cached_property
-    def target_only_clause_conjuncts(self) -> list[list[Column]]:
-        """The target-only parts of each matched clause's condition, clause by clause."""
-        conditions = [clause.condition() for clause in scala_list(self.command.matchedClauses())]
-        return [
-            self._target_only(self._conjuncts(condition.get())) if condition.isDefined() else []
-            for condition in conditions
-        ]
-
-    @cached_property
-    def equalities(self) -> list[Equality]:
-        """The parts of the ON condition that compare a target column with a source column."""
-        found = []
-        for left, right, name in self._equated:
-            equality = self._equality(left, right, name) or self._equality(right, left, name)
-            if equality is not None:
-                found.append(equality)
-        return found
-
-    @cached_property
-    def _equated(self) -> list[tuple[JavaObject, JavaObject, str]]:
-        """Both sides of each equality among the parts of the ON condition, and its class."""
-        named = [(each, class_name_of(each)) for each in self._conjuncts(self.command.condition())]
-        return [(each.left(), each.right(), name) for each, name in named if name in ("EqualTo", "EqualNullSafe")]
-
-    def may_change(self, columns: Sequence[str]) -> bool:
-        """Whether an update may change one of these columns to a value that ON does not say to equal the old one.
-
-        :param columns: columns of the table's final schema.
-        """
-        if not columns:  # most tables have no partitions
-            return False
-        clauses = [*scala_list(self.command.matchedClauses()), *scala_list(self.command.notMatchedBySourceClauses())]
-        updates = [each.resolvedActions() for each in clauses if each.clauseType() == "Update"]
-        for position in (position for position, name in enumerate(self.column_names) if name in columns):
-            same = self._equal_to(self._copied[position])
-            new = [update.apply(position).expr() for update in updates]
-            if not all(any(value.semanticEquals(each) for each in same) for value in new):
-                return True
-        return False
-
-    def _equal_to(self, column: JavaObject) -> list[JavaObject]:
-        """The column, and the expressions that equal it according to the ON condition."""
-        pairs = [pair for left, right, _ in self._equated for pair in ((left, right), (right, left))]
-        return [column, *(other for one, other in pairs if one.semanticEquals(column))]
-
-    def _equality(self, target: JavaObject, source: JavaObject, name: str) -> Equality | None:
-        column = self._plain_target_column(target)
-        if column is None or not self._is_plain_source_column(source):
-            return None
-        return Equality(
-            target=self._gateway.column(column),
-            target_name=str(column.name()),
-            source=self._gateway.column(source),
-            type=str(column.dataType().catalogString()),
-            null_safe=name == "EqualNullSafe",
-        )
-
-    def _conjuncts(self, expression: JavaObject) -> list[JavaObject]:
-        return scala_list(self.command.splitConjunctivePredicates(expression))
-
-    def _target_only(self, expressions: Iterable[JavaObject]) -> list[Column]:
-        target = self.command.target().outputSet()
-        return [self._gateway.column(each) for each in expressions if each.references().subsetOf(target)]
-
-    def _is_plain_source_column(self, expression: JavaObject) -> bool:
-        """Whether the expression is a source column or a safe cast of one.
-
-        Anything else may raise an error on rows that the rest of the condition excludes.
-        """
-        if class_name_of(expression) == "Cast":
-            casts = self._gateway.module("org.apache.spark.sql.catalyst.expressions.Cast")
-            if not casts.canUpCast(expression.child().dataType(), expression.dataType()):
-                return False
-            expression = expression.child()
-        is_attribute = class_name_of(expression) == "AttributeReference"
-        return is_attribute and bool(self.command.source().outputSet().contains(expression))
-
-    def _plain_target_column(self, expression: JavaObject) -> JavaObject | None:
-        """The target's attribute if the expression is one, or widens one to a larger integer type."""
-        if class_name_of(expression) == "Cast":
-            child = expression.child()
-            types = child.dataType().catalogString(), expression.dataType().catalogString()
-            if not all(each in _INTEGERS for each in types) or _INTEGERS.index(types[0]) > _INTEGERS.index(types[1]):
-                return None
-            expression = child
-        is_attribute = class_name_of(expression) == "AttributeReference"
-        return expression if is_attribute and self.command.target().outputSet().contains(expression) else None
 
 
 def _is_for_bad_rows(plan: JavaObject) -> bool:

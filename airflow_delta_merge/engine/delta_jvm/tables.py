@@ -1,13 +1,10 @@
-"""Tables outside a transaction: whether one exists, who committed to it, and columns as SQL writes them."""
+"""Tables and frames outside a transaction: whether a table exists, who committed to it, and which columns there are."""
 
 from __future__ import annotations
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
-from airflow_delta_merge.exceptions import MergeConfigError
 
 
 def is_delta_path(gateway: Gateway, path: str) -> bool:
@@ -32,30 +29,3 @@ def analysed_plan(frame: DataFrame) -> JavaObject:
 def columns_of(frame: DataFrame) -> str:
     """A frame's columns as SQL, all nullable."""
     return str(jdf(frame).schema().asNullable().toDDL())
-
-
-def columns_from(gateway: Gateway, text: str) -> str:
-    """Columns given as SQL, parsed and written again, so that they can't contain anything else.
-
-    :raises MergeConfigError: when they can't be parsed as columns.
-    """
-    try:
-        return str(gateway.module("org.apache.spark.sql.types.StructType").fromDDL(text).toDDL())
-    except PySparkException as error:
-        raise MergeConfigError(
-            f"The columns {text!r} in create_table are not valid: {first_line(error)} Write them as in CREATE TABLE, "
-            "e.g. 'id BIGINT, name STRING'."
-        ) from error
-
-
-def is_of_type(gateway: Gateway, frame: DataFrame, text: str) -> bool:
-    """Whether a frame's only column has a type given as SQL, ignoring the case of field names and nullability.
-
-    :raises MergeConfigError: when the text is not a type.
-    """
-    try:
-        wanted = gateway.session.sessionState().sqlParser().parseDataType(text)
-    except PySparkException as error:
-        raise MergeConfigError(f"The type {text!r} in expect_source is not valid: {first_line(error)}") from error
-    types = gateway.module("org.apache.spark.sql.types.DataType")
-    return bool(types.equalsIgnoreCaseAndNullability(jdf(frame).schema().head().dataType(), wanted))

@@ -118,7 +118,7 @@ class Facts:
 
 def facts_before(merge: StartedMerge) -> Facts:
     """What is known before the source is read."""
-    transaction, statement = merge.transaction, merge.statement
+    transaction, equalities = merge.transaction, merge.statement.conjuncts.equalities
     table_files, table_bytes = transaction.files.table_size
     facts = Facts(
         has_guards=merge.options.guards != MergeGuards(),
@@ -130,8 +130,8 @@ def facts_before(merge: StartedMerge) -> Facts:
         inserts_all=any(clause.condition is None for clause in merge.insert_clauses),
         takes_all_by=frozenset(each.action for each in merge.clauses_of("matched") if each.condition is None),
         update_only_changed=merge.options.update_only_changed,
-        has_equality=bool(statement.equalities),
-        is_partition_a_key=any(key.target_name in transaction.partition_columns for key in statement.equalities),
+        has_equality=bool(equalities),
+        is_partition_a_key=any(key.target_name in transaction.partition_columns for key in equalities),
         deletion_vectors=transaction.writes_deletion_vectors,
         generates_identity=transaction.generates_identity,
         tracks_rows=transaction.target.tracks_rows,
