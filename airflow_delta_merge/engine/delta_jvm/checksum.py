@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_delta_merge.engine.delta_jvm.commit import commit_info
+from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject

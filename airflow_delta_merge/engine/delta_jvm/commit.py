@@ -1,21 +1,23 @@
-"""A transaction's commit: its user metadata, whether it landed, and the records of earlier commits."""
+"""How a transaction's commit ends: with its user metadata, and in the log or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
-
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.errors import java_origin
+from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
+from airflow_delta_merge.engine.delta_jvm.errors import java_classes, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store
+from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
+
+_log = logging.getLogger(__name__)
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LAST_COMMIT_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT = "DeltaConcurrentModificationException"
-# Commits are searched from the newest: the one we want is usually among the last few.
-_FIRST_COMMITS, _MORE_COMMITS = 10, 1000
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -23,22 +25,12 @@ def is_conflict(error: BaseException) -> bool:
     # If Delta's Python package was imported, it turns them into its own exceptions.
     if any(base.__name__ == _CONFLICT for base in type(error).__mro__):
         return True
-    return _CONFLICT in _java_classes(error)
+    return _CONFLICT in java_classes(error)
 
 
 def is_storage_error(error: BaseException) -> bool:
     """Whether an error is an I/O error, after which it is unknown whether a write succeeded."""
-    return "IOException" in _java_classes(error)
-
-
-def _java_classes(error: BaseException) -> list[str]:
-    """The names of the class and superclasses of an error's Java exception."""
-    names, origin = [], java_origin(error)
-    java_class = None if origin is None else origin.getClass()
-    while java_class is not None:
-        names.append(str(java_class.getSimpleName()))
-        java_class = java_class.getSuperclass()
-    return names
+    return "IOException" in java_classes(error)
 
 
 @contextmanager
@@ -66,7 +58,69 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
             sessions.clearActiveSession()
 
 
-def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
+def landed(
+    gateway: Gateway, transaction: JavaObject, commit: Callable[[], JavaObject], written: Iterable[JavaObject]
+) -> int | None:
+    """Commit, and find out whether the commit is in the log where the storage's answer leaves that open.
+
+    :param commit: returns the JVM's option of the committed version.
+    :param written: JVM sequences of actions of the files that the transaction wrote.
+    :return: the committed version; None if there was nothing to commit.
+    :raises MergeConflictError: when it is not in the log because of another writer's commit; the files are deleted.
+    """
+    try:
+        version = commit()
+    except Exception as error:
+        if is_conflict(error):
+            landed_after_all = _landed_version(gateway, transaction)
+            if landed_after_all is None:
+                raise _given_up(gateway, transaction, written, merge_error(error)) from error
+        else:
+            landed_after_all = _version_after_all(gateway, transaction, error)
+            if landed_after_all is None:
+                raise
+        return landed_after_all
+    if not version.isDefined():
+        return None
+    reported, log = int(version.get()), transaction.deltaLog()
+    if is_object_store(log) and _landed_version(gateway, transaction) != reported:
+        gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it has the lost commit cached
+        lost = MergeExecutionError(
+            f"The store reported that version {reported} of {log.dataPath()} was written, but it has another writer's "
+            "version."
+        )
+        raise _given_up(gateway, transaction, written, lost)
+    return reported
+
+
+def _version_after_all(gateway: Gateway, transaction: JavaObject, error: Exception) -> int | None:
+    """The version of a commit for which the storage reported an error, if the log has it."""
+    if not is_storage_error(error):
+        return None
+    try:
+        version = _landed_version(gateway, transaction)
+    except Exception:  # the storage is still unavailable: its first error says most
+        return None
+    if version is not None:
+        _log.warning(
+            "The storage reported an error, but the commit is in the log as version %s.", version, exc_info=error
+        )
+    return version
+
+
+def _given_up(
+    gateway: Gateway, transaction: JavaObject, written: Iterable[JavaObject], conflict: MergeExecutionError
+) -> MergeConflictError:
+    """Delete the written files and return the conflict's error."""
+    deleted = sum(delete_files(gateway, transaction, actions) for actions in written)
+    return MergeConflictError(
+        f"{conflict} The {deleted} files that this attempt wrote were never part of the table and were deleted.",
+        condition=conflict.condition,
+        sql_state=conflict.sql_state,
+    )
+
+
+def _landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
     """The version that a transaction did commit, although its commit raised a conflict or a storage error.
 
     This happens when the storage's answer to a successful write is lost, or when the write is retried and the
@@ -80,17 +134,6 @@ def landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
     return None
 
 
-def commit_info(gateway: Gateway, snapshot: JavaObject, version: int) -> JavaObject | None:
-    """A commit's ``CommitInfo``; None if it has none.
-
-    :param snapshot: of this version or a later one.
-    """
-    log = snapshot.deltaLog()
-    file = gateway.delta("util.DeltaCommitFileProvider").apply(snapshot).deltaFile(version)
-    info = gateway.delta("DeltaHistoryManager").getCommitInfoOpt(log.store(), file, log.newDeltaHadoopConf())
-    return info.get() if info.isDefined() else None
-
-
 def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject) -> int:
     """Delete the files of actions that were never committed. Returns the number of deleted files."""
     log = transaction.deltaLog()
@@ -99,36 +142,3 @@ def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject)
     operations = gateway.delta("util.DeltaFileOperations")
     paths = (operations.absolutePath(base.toString(), action.path()) for action in scala_list(actions))
     return sum(bool(file_system.delete(path, False)) for path in paths)
-
-
-def user_metadata_backwards(transaction: JavaObject, gateway: Gateway) -> Iterator[tuple[int, str]]:
-    """The commits that have a ``userMetadata``, newest first, from the version that the transaction reads.
-
-    Commits that Delta can't read are skipped: other writers made them.
-    """
-    end, count = int(transaction.readVersion()), _FIRST_COMMITS
-    while end >= 0:
-        start = max(0, end - count + 1)
-        try:
-            commits = scala_list(versions.history(gateway, transaction, start, end))
-        except Py4JJavaError:  # one commit that Delta can't read hides all others
-            yield from _one_by_one(transaction, gateway, end)
-            return
-        if not commits:
-            return  # cleaned up, like all earlier ones
-        for commit in commits:
-            if commit.userMetadata().isDefined():
-                yield int(commit.version().get()), str(commit.userMetadata().get())
-        end, count = start - 1, _MORE_COMMITS
-
-
-def _one_by_one(transaction: JavaObject, gateway: Gateway, end: int) -> Iterator[tuple[int, str]]:
-    for version in range(end, -1, -1):
-        try:
-            info = commit_info(gateway, transaction.snapshot(), version)
-        except Py4JJavaError as error:
-            if "FileNotFoundException" in _java_classes(error):
-                return  # cleaned up, like all earlier ones
-            continue
-        if info is not None and info.userMetadata().isDefined():
-            yield version, str(info.userMetadata().get())

@@ -107,6 +107,16 @@ def java_origin(error: BaseException) -> Any | None:
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
+def java_classes(error: BaseException) -> list[str]:
+    """The names of the class and superclasses of an error's Java exception."""
+    names, origin = [], java_origin(error)
+    java_class = None if origin is None else origin.getClass()
+    while java_class is not None:
+        names.append(str(java_class.getSimpleName()))
+        java_class = java_class.getSuperclass()
+    return names
+
+
 def from_throwable(throwable: Any) -> MergeExecutionError:
     """Convert a JVM exception to :class:`MergeExecutionError`, for the caller to raise."""
     causes = causes_of(throwable)

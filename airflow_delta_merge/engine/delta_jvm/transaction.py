@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,26 +15,17 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
 from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
-from airflow_delta_merge.engine.delta_jvm.commit import (
-    USER_METADATA,
-    committing_with,
-    delete_files,
-    is_conflict,
-    is_storage_error,
-    landed_version,
-    user_metadata_backwards,
-)
+from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, committing_with, delete_files, landed
+from airflow_delta_merge.engine.delta_jvm.commit_history import user_metadata_backwards
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, are_files_copied, terms_of_copies
-from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, merge_error
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jc, jdf, scala_list
-from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store, require_one_writer_each
+from airflow_delta_merge.engine.delta_jvm.log_store import require_one_writer_each
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
-from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
-
-_log = logging.getLogger(__name__)
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
@@ -124,7 +114,7 @@ class MergeTransaction:
 
     def user_metadata_backwards(self) -> Iterator[tuple[int, str]]:
         """Version and ``userMetadata`` of the commits that have one, newest first, as far back as the log goes."""
-        return user_metadata_backwards(self._transaction, self._gateway)
+        return user_metadata_backwards(self._gateway, self._transaction)
 
     def prepare(self) -> None:
         """Check that the table hasn't changed since analysis, and update its schema and identity columns.
@@ -315,23 +305,17 @@ class MergeTransaction:
         actions = gateway.concat(executed.toList(), actions)
         if application is not None and (actions.nonEmpty() or self._changes_metadata()):
             transaction.updateSetTransaction(*application, gateway.some(transaction.deltaLog().clock().getTimeMillis()))
-        records = gateway.delta("NumRecordsStats").fromActions(actions)
-        versions.validate_num_records(gateway, command, actions, records, operation, transaction.deltaLog())
-        self._records = records
+        self._records = gateway.delta("NumRecordsStats").fromActions(actions)
+        versions.validate_num_records(gateway, command, actions, self._records, operation, transaction.deltaLog())
         transaction.registerSQLMetrics(gateway.session, command.metrics())
         no_tags = gateway.module("scala.collection.immutable.Map").empty()
         tags = gateway.delta("RowTracking").addPreservedRowTrackingTagIfNotSet(transaction.snapshot(), no_tags)
-        try:
+
+        def commit() -> JavaObject:
             with committing_with(gateway, user_metadata):
-                version = transaction.commitIfNeeded(actions, operation, tags)
-        except Exception as error:
-            if is_conflict(error):
-                return self._resolve_conflict(error)
-            version_after_all = self._version_after_all(error)
-            if version_after_all is None:
-                raise
-            return version_after_all
-        return self._read_back(int(version.get())) if version.isDefined() else None
+                return transaction.commitIfNeeded(actions, operation, tags)
+
+        return landed(gateway, transaction, commit, self._written)
 
     def record_statistics(self, version: int | None, materialization_reason: JavaObject, attempt: int) -> None:
         """Record Delta's event ``delta.dml.merge.stats`` with the statement's metrics.
@@ -354,49 +338,6 @@ class MergeTransaction:
 
     def _changes_metadata(self) -> bool:
         return not self._transaction.metadata().equals(self._transaction.snapshot().metadata())
-
-    def _version_after_all(self, error: Exception) -> int | None:
-        """The version of a commit for which the storage reported an error, if the log has it."""
-        if not is_storage_error(error):
-            return None
-        try:
-            version = landed_version(self._gateway, self._transaction)
-        except Exception:  # the storage is still unavailable: its first error says most
-            return None
-        if version is not None:
-            _log.warning(
-                "The storage reported an error, but the commit is in the log as version %s.", version, exc_info=error
-            )
-        return version
-
-    def _resolve_conflict(self, error: Exception) -> int:
-        """The version, if this transaction did commit; otherwise clean up and raise."""
-        version = landed_version(self._gateway, self._transaction)
-        if version is not None:
-            return version
-        raise self._given_up(merge_error(error)) from error
-
-    def _read_back(self, version: int) -> int:
-        """The version, if the object store really has this transaction's commit; otherwise clean up and raise."""
-        gateway, log = self._gateway, self._transaction.deltaLog()
-        if not is_object_store(log) or landed_version(gateway, self._transaction) == version:
-            return version
-        gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it has the lost commit cached
-        raise self._given_up(
-            MergeExecutionError(
-                f"The store reported that version {version} of {log.dataPath()} was written, but it has another "
-                "writer's version."
-            )
-        )
-
-    def _given_up(self, conflict: MergeExecutionError) -> MergeConflictError:
-        """Delete the written files and return the conflict's error."""
-        deleted = sum(delete_files(self._gateway, self._transaction, written) for written in self._written)
-        return MergeConflictError(
-            f"{conflict} The {deleted} files that this attempt wrote were never part of the table and were deleted.",
-            condition=conflict.condition,
-            sql_state=conflict.sql_state,
-        )
 
     def _operation(self) -> JavaObject:
         gateway, command = self._gateway, self._command
