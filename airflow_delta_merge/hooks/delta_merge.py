@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,10 +23,10 @@ from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.launch.cluster_mode import ClusterMode, check_cluster_mode
+from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.connection_test import connection_test
 from airflow_delta_merge.launch.deferred_start import DeferredStart
 from airflow_delta_merge.launch.errors import (
-    DeltaMergeException,
     error_of_exit,
     raised_for_airflow,
     target_or_number,
@@ -41,8 +40,6 @@ from airflow_delta_merge.launch.staging import Staging, staged
 from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.warm import WarmMerge
-from airflow_delta_merge.runtime.jars import have_delta_jars
-from airflow_delta_merge.runtime.java import check_java
 
 _POLL_SECONDS = 1.0
 _Running = TypeVar("_Running", SparkSubmit, WarmMerge, DeferredStart)
@@ -104,41 +101,7 @@ class DeltaMergeHook(BaseHook):
 
         :return: whether it has everything, and sentences about what was found, is missing, or was not tested.
         """
-        here = socket.gethostname()
-        try:
-            settings = self.settings
-            submit = self.preparation.for_inspection()
-            if submit.is_cluster:
-                check_cluster_mode(self.conn_id, submit.master, settings)
-            java, version = check_java()
-            binary = submit.find_binary()
-            there = have_delta_jars(submit.spark_home)
-            jars = "Delta's jars" if there else "a URL with Delta's jars"
-            for driver in settings.store_drivers:
-                there = driver.are_there(submit.spark_home)
-                jars += f" and {'' if there else 'a URL with '}the {driver.name} driver's"
-            of_stores = self.preparation.store_properties
-            submit.check_master()
-            asked = self.preparation.check_cluster(submit)
-        except (DeltaMergeError, DeltaMergeException) as error:
-            return False, f"{error} (Tested on {here}.)"
-        untested = ["whether Spark starts"]
-        if submit.is_local:
-            master = f"With the master {submit.master}, Spark runs on the worker itself."
-        elif submit.master.startswith("spark://"):
-            master = f"A master answers at {submit.master}."
-        else:
-            master = f"The master {submit.master} {'answers' if asked else 'was not contacted'}."
-        if settings.conf:
-            untested.append("the properties in conf")
-        if of_stores:
-            untested.append("whether the stores accept their connections")
-        if settings.jars:
-            untested.append("the additional jars")
-        return True, (
-            f"Found on {here}: Java {version} ({java}), {binary} and {jars}. {master} Not tested: "
-            f"{', '.join(untested)}, and the machines of other workers."
-        )
+        return connection_test(self.preparation)
 
     def merge(
         self,
