@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -19,20 +19,18 @@ from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.engine.delta_jvm.usage import record_source_error, recorded_operation
-from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.null_keys import NullKeys
-from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
+from airflow_delta_merge.engine.read_once import read_once
 from airflow_delta_merge.engine.settings import Settings
-from airflow_delta_merge.engine.source import materialize_source, max_attempts, storage_level
-from airflow_delta_merge.engine.source_expectations import SourceCheck
+from airflow_delta_merge.engine.source import max_attempts
 from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
 from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite
-from airflow_delta_merge.exceptions import MergeExecutionError, SourceExpectationError
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config.options import MergeOptions
@@ -48,9 +46,6 @@ _T = TypeVar("_T")
 
 #: Spark's condition for a part of the materialized source that is gone.
 LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-#: Why a source is materialized that Delta would read several times.
-MATERIALIZATION_REASON = "its rows are numbered and its keys' ranges are found in one pass"
 
 #: Why a source is not materialized.
 NO_MATERIALIZATION_REASON = "its rows are read once"
@@ -188,13 +183,13 @@ class MergeIntoCommand:
             if self._options.engine is MergeEngine.BUILTIN:
                 self._report.executor = builtin.EXECUTOR
                 self._report.materialization = str(self._statement.materialization[1])
-                with self._described("find and write changes"):
+                with self._gateway.step("find and write changes"):
                     outcome = builtin.merge_by_builtin(started)
                 self._commit(transaction, outcome)
             elif fits := fitting(facts := facts_before(started)):
                 self._commit(transaction, self._carried_out(fits, started, facts))
             else:
-                with self._context(started) as context:
+                with self._read_once(started) as context:
                     facts = facts_after(facts, context)
                     self._commit(transaction, self._carried_out(fitting(facts), context, facts))
             with _unharmed("record Delta's merge statistics"):
@@ -213,13 +208,13 @@ class MergeIntoCommand:
             facts = facts_before(started)
             if fits := fitting(facts):
                 return self._previewed(fits, started, facts, explain=explain)
-            with self._context(started) as context:
+            with self._read_once(started) as context:
                 facts = facts_after(facts, context)
                 return self._previewed(fitting(facts), context, facts, explain=explain)
 
     def _carried_out(self, fits: Sequence[tuple[Strategy, str]], merge: StartedMerge, facts: Facts) -> Outcome:
         """What the first of the strategies that holds has written."""
-        with self._described("find and write changes"):
+        with self._gateway.step("find and write changes"):
             for strategy, reason in fits:
                 self._about(strategy, reason, facts)
                 outcome = strategy.run(merge, facts, reason)
@@ -232,7 +227,7 @@ class MergeIntoCommand:
     ) -> MergePlan:
         strategy, reason = fits[0]
         self._about(strategy, reason, facts)
-        with self._described("plan"):
+        with self._gateway.step("plan"):
             preview = strategy.preview(merge, facts, reason, explain=explain)
         self._report.reason, self._report.num_touched_files = preview.reason, preview.num_touched_files
         return self._report.plan(preview.touched_bytes, preview.spark_plans)
@@ -273,66 +268,8 @@ class MergeIntoCommand:
             source_attempt=self._source_attempt,
         )
 
-    @contextmanager
-    def _context(self, started: StartedMerge) -> Iterator[MergeContext]:
-        """Materialize the source, and find the target's files that it can change."""
-        transaction, metrics, names = started.transaction, started.metrics, started.names
-        self._report.storage_level = storage_level(self._gateway, self._source_attempt)
-        needed, reason = self._statement.materialization
-        self._report.materialization = str(reason) if needed else MATERIALIZATION_REASON
-        with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-            keys = keys_to_prune_by(started)
-        check = self._source_check(names)
-        null_keys = f"{names.expected}null_keys"
-        timed = metrics.phase("source", "materializeSourceTimeMs")
-        recorded = nullcontext() if self._is_dry_run else started.recorded("materializeSource")
-        with timed, self._described("materialize source"), recorded:
-            source = materialize_source(
-                self._gateway,
-                self._statement,
-                row_id=names.source_row_id,
-                statistics=[
-                    *(statistic for key in keys for statistic in key.statistics()),
-                    *(check.statistics() if check else ()),
-                    *self._null_keys.statistics(null_keys, but=check.set_aside if check else None),
-                ],
-                also=check.columns if check else (),
-                marked=check.marked if check else None,
-                storage_level=self._report.storage_level,
-                broadcast_bytes=started.settings.broadcast_bytes,
-            )
-        try:
-            _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
-            every, source = source, check.left_of(source) if check else source
-            if not self._is_dry_run:  # guards stop a merge, not the count of what it would do
-                check_source(self._options.guards, source.num_rows)
-            self._report.num_null_keys = self._null_keys.check(source, null_keys)
-            if check:
-                with metrics.phase("source"), self._described("check the source"):
-                    self._report.failed_expectations = check.check_rows(every, source, fails=not self._is_dry_run)
-                    self._report.num_set_aside_rows = check.num_set_aside(every)
-                    if self._kept_rows is not None:
-                        with transaction.paused():
-                            check.keep(every, self._kept_rows)
-            metrics.set(numSourceRows=source.num_rows, operationNumSourceRows=source.num_rows)
-            with metrics.phase("scan", "scanTimeMs"), self._described("choose the target's files"):
-                candidates, row_predicates = choose_files(started, keys, source)
-            _log.info("Searching %s of %s files for matches", candidates.count, transaction.files.table_size[0])
-            yield MergeContext(**vars(started), source=source, candidates=candidates, row_predicates=row_predicates)
-        finally:
-            source.release()
-
-    def _source_check(self, names: ColumnNames) -> SourceCheck | None:
-        expected = self._options.guards.expect_source
-        if expected is None:
-            return None
-        try:
-            return SourceCheck(self._gateway, self._statement, expected, prefix=names.expected)
-        except SourceExpectationError as error:
-            if not self._is_dry_run:
-                raise
-            _log.warning("The merge would fail: %s", error)
-            return None
+    def _read_once(self, started: StartedMerge) -> AbstractContextManager[MergeContext]:
+        return read_once(started, self._report, self._null_keys, self._kept_rows, is_dry_run=self._is_dry_run)
 
     def _commit(self, transaction: MergeTransaction, outcome: Outcome) -> None:
         self._report.reason, self._report.num_touched_files = outcome.reason, outcome.num_touched_files
@@ -347,7 +284,3 @@ class MergeIntoCommand:
             self._report.version = transaction.commit(
                 outcome.actions, application=self._once.application, user_metadata=record
             )
-
-    def _described(self, step: str) -> AbstractContextManager[None]:
-        self._gateway.progress.step = step
-        return self._gateway.describing_jobs(f"MERGE operation - {step}")

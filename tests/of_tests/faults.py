@@ -395,7 +395,7 @@ CHANGES = [
 COMMITS = [
     Fault(
         name="source-rows-counted-one-too-many",
-        file=f"{ENGINE}/merge_into.py",
+        file=f"{ENGINE}/read_once.py",
         before="operationNumSourceRows=source.num_rows)",
         after="operationNumSourceRows=source.num_rows + 1)",
         shows="numSourceRows in the history is one more than the source has.",

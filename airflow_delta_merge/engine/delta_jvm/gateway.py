@@ -180,11 +180,12 @@ class Gateway:
         return str(utils.getLocalDir(self.session.sparkContext().conf()))
 
     @contextmanager
-    def describing_jobs(self, description: str) -> Iterator[None]:
-        """Show jobs started inside this context under a description in the Spark UI."""
+    def step(self, step: str) -> Iterator[None]:
+        """Name what is done inside, as a verb with its object: in error messages, and by its jobs in the Spark UI."""
+        self.progress.step = step
         context = self.spark.sparkContext
         before = context.getLocalProperty("spark.job.description")
-        context.setJobDescription(description)
+        context.setJobDescription(f"MERGE operation - {step}")
         try:
             yield
         finally:
