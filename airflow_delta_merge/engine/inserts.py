@@ -1,4 +1,4 @@
-"""The rows that insert clauses make from unmatched source rows, and the metrics of scanned and added files."""
+"""The rows that insert clauses make from unmatched source rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import with_insert_rows
+from airflow_delta_merge.engine.metrics import set_adding_metrics
 from airflow_delta_merge.engine.output import clause_number, inserted_columns
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
-    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 
@@ -61,24 +62,3 @@ def append_rows(merge: StartedMerge, unmatched: DataFrame, *, input_bytes: int) 
     set_adding_metrics(merge, files)
     merge.metrics.set(numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count())
     return added
-
-
-def set_adding_metrics(merge: StartedMerge, added: FileSet) -> None:
-    """Set the metrics of files that were written and are added to the table."""
-    merge.metrics.set(
-        numTargetFilesAdded=added.count,
-        numTargetBytesAdded=added.num_bytes,
-        numTargetPartitionsAddedTo=added.partitions,
-    )
-
-
-def set_skipping_metrics(merge: StartedMerge, candidates: FileSet) -> None:
-    """Set the metrics of files before and after data skipping."""
-    num_files, num_bytes = merge.transaction.files.table_size
-    merge.metrics.set(
-        numTargetFilesBeforeSkipping=num_files,
-        numTargetBytesBeforeSkipping=num_bytes,
-        numTargetFilesAfterSkipping=candidates.count,
-        numTargetBytesAfterSkipping=candidates.num_bytes,
-        numTargetPartitionsAfterSkipping=candidates.partitions,
-    )

@@ -403,7 +403,7 @@ COMMITS = [
     ),
     Fault(
         name="deleted-rows-counted-as-copied",
-        file=f"{ENGINE}/changes.py",
+        file=f"{ENGINE}/metrics.py",
         before="_num_rows(merge, files) - updated - deleted",
         after="_num_rows(merge, files) - updated",
         shows="numTargetRowsCopied counts deleted rows, and numTargetRowsInserted misses as many.",

@@ -13,16 +13,15 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
 from airflow_delta_merge.engine.changes import (
-    count_rows,
     remove_files,
-    set_written_metrics,
     untouched_reason,
     write_inserts_alone,
     write_step,
 )
 from airflow_delta_merge.engine.guards import check_changes
-from airflow_delta_merge.engine.inserts import counted_inserts, inserted_rows, set_skipping_metrics
+from airflow_delta_merge.engine.inserts import counted_inserts, inserted_rows
 from airflow_delta_merge.engine.matches import MatchCounts, count_matches, find_matches, matches_of
+from airflow_delta_merge.engine.metrics import count_rows, set_skipping_metrics, set_written_metrics
 from airflow_delta_merge.engine.old_rows.native import copies_without, is_worth_copying
 from airflow_delta_merge.engine.rewrite import (
     TouchedFiles,
@@ -175,7 +174,7 @@ class ClassicMergeExecutor:
     def write_all_changes(self, touched: TouchedFiles) -> tuple[JavaObject, TouchedFiles]:
         """Write the new versions of rows and the inserted rows, and remove the old versions.
 
-        The metrics of :func:`~airflow_delta_merge.engine.changes.count_rows` must have been set before.
+        The metrics of :func:`~airflow_delta_merge.engine.metrics.count_rows` must have been set before.
 
         :return: JVM sequence of file actions (files added, and files removed or given a deletion vector), and the
             touched files as they were written: files that could not be copied were rewritten.
