@@ -12,7 +12,7 @@ from airflow_delta_merge.engine.create_table import create_if_missing
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
-from airflow_delta_merge.engine.source_files import source_relation
+from airflow_delta_merge.engine.source_view import source_relation
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.kept_rows import KeptRows

@@ -1,31 +1,21 @@
-"""A merge's source files as a view of their good rows: bad ones make the merge fail, are left out, or kept elsewhere.
+"""Source files of JSON and CSV without their bad rows, which make the merge fail, are left out, or kept elsewhere.
 
-Rows of a database become a view here, too.
-
-Spark reports bad rows of JSON and CSV only in a column with their text. Queries that don't read it get rows of NULLs.
-So the files are read with that column, which neither the view nor any target has.
+Spark reports bad rows only in a column with their text. Queries that don't read it get rows of NULLs. So the files are
+read with that column, which neither the view nor any target has.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from airflow_delta_merge.engine.delta_jvm.errors import merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
-from airflow_delta_merge.engine.jdbc_source import jdbc_rows
-from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError, MergeGuardError
+from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
@@ -41,95 +31,19 @@ _log = logging.getLogger(__name__)
 _NOTHING = "_delta_merge_nothing_"
 _SAMPLE_SIZE = 5
 _LONGEST_SAMPLE = 100
-# What a merge ends with when its source raises an error of its own.
-_RAISED = ("USER_RAISED_EXCEPTION", "TASK_WRITE_FAILED")
 _REASONS = {
     "json": "no JSON object, or values of other types than those of the columns",
     "csv": "too few or too many fields, or values of other types than those of the columns",
 }
 
 
-@contextmanager
-def source_relation(
-    gateway: Gateway, config: MergeConfig, kept_rows: KeptRows | None
-) -> Iterator[tuple[str | None, int]]:
-    """A temporary view over the source's rows, where SQL cannot express how to read them.
-
-    :param kept_rows: keeps bad rows where the source says so; None if they are only counted.
-    :return: the view's quoted name, None where the config's own SQL does; and how many bad rows were left out.
-    :raises BadRowsError: when there are more bad rows than allowed; also at the end, for those that were met.
-    :raises EmptySourceError: when the files hold nothing, not even columns, and the guards want no merge of none.
-    """
-    source = config.source
-    if not source.needs_view:
-        yield None, 0
-        return
-    if source.jdbc is not None:
-        with jdbc_rows(gateway, source.jdbc) as rows, _view(gateway, rows) as view:
-            yield view, 0
-        return
-    with _with_header_error(), _file_relation(gateway, config, kept_rows) as relation:
-        yield relation
-
-
-@contextmanager
-def _with_header_error() -> Iterator[None]:
-    """Say in a sentence that headers of CSV files differ, where Spark says so in the middle of its own."""
-    try:
-        yield
-    except (MergeExecutionError, Py4JJavaError, PySparkException) as error:
-        known = merge_error(error)
-        if "CSV header does not conform to the schema" not in str(known):
-            raise
-        found = re.search(r"CSV file: (\S+)", str(known))
-        which = f", e.g. that of {found[1]}" if found else ""
-        raise BadRowsError(
-            f"The headers of the source's CSV files differ{which}, so nothing was merged. Bring their columns into one "
-            "order, merge the files one by one, or set the option enforceSchema to true to read all files by the "
-            "columns of the first."
-        ) from error
-
-
-@contextmanager
-def _file_relation(
-    gateway: Gateway, config: MergeConfig, kept_rows: KeptRows | None
-) -> Iterator[tuple[str | None, int]]:
-    """:func:`source_relation` of files."""
-    source = config.source
-    reader = gateway.spark.read.format(source.format or "").options(**source.reader_options)
-    rule, num_bad, files = source.bad_rows_rule, 0, None
-    if rule is None:
-        rows = reader.load(list(source.paths))
-    else:
-        files = _Files(gateway, config, rule)
-        rows = files.good_rows
-        if rule.action != "fail":
-            num_bad = files.leave_out(kept_rows)
-    with _view(gateway, rows) as view:
-        try:
-            yield view, num_bad
-        except (MergeExecutionError, PySparkException) as error:
-            known = merge_error(error)
-            if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
-                files.raise_for_bad_rows(error)
-            raise
-
-
-@contextmanager
-def _view(gateway: Gateway, rows: DataFrame) -> Iterator[str]:
-    """A temporary view of rows, by its quoted name."""
-    view = f"merge_source_{uuid.uuid4().hex}"
-    rows.createOrReplaceTempView(view)
-    try:
-        yield quote_identifier(view)
-    finally:
-        gateway.spark.catalog.dropTempView(view)
-
-
-class _Files:
+class CheckedFiles:
     """The JSON or CSV files of a source.
 
-    :raises EmptySourceError: as :func:`source_relation`.
+    :param config: the merge.
+    :param rule: what becomes of bad rows.
+    :raises BadRowsError: when the rule allows none, and reading the columns has met some.
+    :raises EmptySourceError: when the files hold nothing, not even columns, and the guards want no merge of none.
     """
 
     def __init__(self, gateway: Gateway, config: MergeConfig, rule: BadRows) -> None:
@@ -140,9 +54,8 @@ class _Files:
         reader = reader.options(columnNameOfCorruptRecord=BAD_ROW, columnPruning="false")
         paths = list(config.source.paths)
         found = reader.load(paths).schema
-        #: The columns that the files have.
-        self.columns = [field.name for field in found if field.name != BAD_ROW]
-        if not self.columns and BAD_ROW not in found.names:
+        self._columns = [field.name for field in found if field.name != BAD_ROW]
+        if not self._columns and BAD_ROW not in found.names:
             self._refuse_nothing()
         schema = StructType([field for field in found if field.name != BAD_ROW]).add(BAD_ROW, StringType())
         if self._format == "json":
@@ -151,7 +64,7 @@ class _Files:
         if self._takes_headers_as_one:
             self._rows = reader.option("enforceSchema", "false").schema(schema).load(paths)
         # Spark reads JSON completely to infer its columns. For CSV it doesn't report bad rows while inferring.
-        if not self.columns or (rule.action == "fail" and BAD_ROW in found.names):
+        if not self._columns or (rule.action == "fail" and BAD_ROW in found.names):
             self.raise_for_bad_rows(None)
 
     @property
@@ -191,7 +104,7 @@ class _Files:
     @cached_property
     def _any_column(self) -> Column:
         """A column beside the text, as Spark refuses to read that alone."""
-        return F.col(_NOTHING if self._format == "json" else quote_identifier(self.columns[0]))
+        return F.col(_NOTHING if self._format == "json" else quote_identifier(self._columns[0]))
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
