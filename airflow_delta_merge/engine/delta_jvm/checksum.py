@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
+from airflow_delta_merge.engine.delta_jvm.gateway import scala_option
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
@@ -43,11 +44,8 @@ class VersionChecksum:
         if not self._use:
             return None
         snapshot = self._transaction.snapshot()
-        found = snapshot.checksumOpt()
-        if not found.isDefined():
-            return None
-        checksum = found.get()
-        return checksum if self._is_of_log(checksum, snapshot) else None
+        checksum = scala_option(snapshot.checksumOpt())
+        return checksum if checksum is not None and self._is_of_log(checksum, snapshot) else None
 
     def _is_of_log(self, checksum: JavaObject, snapshot: JavaObject) -> bool:
         version, log = int(snapshot.version()), snapshot.deltaLog()
@@ -58,12 +56,12 @@ class VersionChecksum:
             version -= 1
             if version == before:
                 break
-            found = log.readChecksum(version, self._gateway.none)
-            if not found.isDefined():
+            earlier = scala_option(log.readChecksum(version, self._gateway.none))
+            if earlier is None:
                 break
             if int(snapshot.version()) - version == _MOST_COMMITS:
                 return False
-            transaction = self._transaction_of(found.get(), snapshot, version)
+            transaction = self._transaction_of(earlier, snapshot, version)
         if newest is None or transaction is None:
             return False
         _proven[path] = int(snapshot.version()), newest
@@ -71,14 +69,14 @@ class VersionChecksum:
 
     def _transaction_of(self, checksum: JavaObject, snapshot: JavaObject, version: int) -> str | None:
         """The transaction that a version's checksum file names; None if the log has another one."""
-        named = checksum.txnId()
-        if not named.isDefined():
+        named = scala_option(checksum.txnId())
+        if named is None:
             return None
         try:
             info = commit_info(self._gateway, snapshot, version)
         except Py4JJavaError:  # cleaned up after a checkpoint, or not as Delta writes it
             return None
-        return str(named.get()) if info is not None and info.txnId().contains(named.get()) else None
+        return str(named) if info is not None and info.txnId().contains(named) else None
 
     @property
     def table_size(self) -> tuple[int, int] | None:
@@ -92,7 +90,4 @@ class VersionChecksum:
 
         :param name: ``allFiles`` or ``setTransactions``.
         """
-        if self._checksum is None:
-            return None
-        listed = getattr(self._checksum, name)()
-        return listed.get() if listed.isDefined() else None
+        return None if self._checksum is None else scala_option(getattr(self._checksum, name)())

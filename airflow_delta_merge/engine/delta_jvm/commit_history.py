@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.errors import java_classes
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
 
 # Commits are searched from the newest: the one we want is usually among the last few.
 _FIRST_COMMITS, _MORE_COMMITS = 10, 1000
@@ -21,8 +21,9 @@ def commit_info(gateway: Gateway, snapshot: JavaObject, version: int) -> JavaObj
     """
     log = snapshot.deltaLog()
     file = gateway.delta("util.DeltaCommitFileProvider").apply(snapshot).deltaFile(version)
-    info = gateway.delta("DeltaHistoryManager").getCommitInfoOpt(log.store(), file, log.newDeltaHadoopConf())
-    return info.get() if info.isDefined() else None
+    return scala_option(
+        gateway.delta("DeltaHistoryManager").getCommitInfoOpt(log.store(), file, log.newDeltaHadoopConf())
+    )
 
 
 def user_metadata_backwards(gateway: Gateway, transaction: JavaObject) -> Iterator[tuple[int, str]]:

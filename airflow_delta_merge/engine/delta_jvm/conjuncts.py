@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pyspark.sql import Column
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -62,8 +62,7 @@ class Conjuncts:
                 if each.references().subsetOf(target)
             ]
 
-        conditions = [clause.condition() for clause in scala_list(self._command.notMatchedBySourceClauses())]
-        by_source = [parts(self._conjuncts(each.get())) if each.isDefined() else [] for each in conditions]
+        by_source = [parts(each) for each in self._of_clauses(self._command.notMatchedBySourceClauses())]
         of_condition = parts(self._conjuncts(self._command.condition()))
         shared = [
             part
@@ -86,11 +85,7 @@ class Conjuncts:
     @cached_property
     def target_only_of_clauses(self) -> list[list[Column]]:
         """Those of each matched clause's condition that use no source column, clause by clause."""
-        conditions = [clause.condition() for clause in scala_list(self._command.matchedClauses())]
-        return [
-            self._target_only(self._conjuncts(condition.get())) if condition.isDefined() else []
-            for condition in conditions
-        ]
+        return [self._target_only(each) for each in self._of_clauses(self._command.matchedClauses())]
 
     @cached_property
     def equalities(self) -> list[Equality]:
@@ -127,6 +122,11 @@ class Conjuncts:
 
     def _conjuncts(self, expression: JavaObject) -> list[JavaObject]:
         return scala_list(self._command.splitConjunctivePredicates(expression))
+
+    def _of_clauses(self, clauses: JavaObject) -> list[list[JavaObject]]:
+        """The conjuncts of each clause's condition; none without a condition."""
+        conditions = (scala_option(clause.condition()) for clause in scala_list(clauses))
+        return [[] if condition is None else self._conjuncts(condition) for condition in conditions]
 
     def _target_only(self, expressions: Iterable[JavaObject]) -> list[Column]:
         target = self._command.target().outputSet()

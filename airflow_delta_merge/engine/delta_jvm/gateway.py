@@ -287,6 +287,11 @@ def scala_list(sequence: JavaObject) -> list[Any]:
     return [sequence.apply(position) for position in range(sequence.size())]
 
 
+def scala_option(option: JavaObject) -> Any | None:
+    """The value of a Scala option; None without one."""
+    return option.get() if option.isDefined() else None
+
+
 def scala_texts(sequence: JavaObject) -> list[str]:
     """The elements of a Scala sequence as texts, in one call regardless of their number; none may contain a NUL."""
     text = str(sequence.mkString("\0"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 
@@ -28,8 +28,8 @@ class JoinHints:
         """The hints that the source's query carries."""
         rule = gateway.module("org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint")
         infos = scala_list(rule.extractHintsFromPlan(statement.command.source())._2())
-        strategies = (info.strategy() for info in infos)
-        strategy = next((str(each.get().toString()) for each in strategies if each.isDefined()), None)
+        strategies = (scala_option(info.strategy()) for info in infos)
+        strategy = next((str(each.toString()) for each in strategies if each is not None), None)
         return cls(infos, strategy)
 
     def added_to(self, gateway: Gateway, frame: DataFrame) -> DataFrame:

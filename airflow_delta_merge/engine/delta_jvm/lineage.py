@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.reads import file_locations
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
@@ -38,7 +38,7 @@ class MergeTrees:
 
 def trees_of(gateway: Gateway, merge: ResolvedMerge) -> MergeTrees:
     """Read the trees of a resolved merge. The number of JVM calls doesn't grow with its columns' expressions."""
-    command, migrated = merge.command, merge.command.migratedSchema()
+    command, migrated = merge.command, scala_option(merge.command.migratedSchema())
     kinds = (command.matchedClauses(), command.notMatchedClauses(), command.notMatchedBySourceClauses())
     return MergeTrees(
         condition=str(command.condition().toJSON()),
@@ -46,7 +46,7 @@ def trees_of(gateway: Gateway, merge: ResolvedMerge) -> MergeTrees:
         source=str(command.source().toJSON()),
         target=str(command.target().toJSON()),
         column_names=merge.column_names,
-        schema=str((migrated.get() if migrated.isDefined() else command.target().schema()).json()),
+        schema=str((command.target().schema() if migrated is None else migrated).json()),
         tables=dict(_tables(gateway, command)),
     )
 

@@ -13,7 +13,14 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.conjuncts import Conjuncts
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import (
+    Gateway,
+    JavaObject,
+    class_name_of,
+    jdf,
+    scala_list,
+    scala_option,
+)
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
@@ -124,8 +131,8 @@ class ResolvedMerge:
         return [self._clause(kind, clause) for kind, clauses in kinds for clause in scala_list(clauses)]
 
     def _clause(self, kind: ClauseKind, clause: JavaObject) -> ResolvedClause:
-        condition = clause.condition()
-        column = self._boolean(kind, condition.get()) if condition.isDefined() else None
+        condition = scala_option(clause.condition())
+        column = None if condition is None else self._boolean(kind, condition)
         action: ClauseAction = clause.clauseType().lower()
         if action == "delete":
             return ResolvedClause(kind, action, column)
@@ -193,10 +200,8 @@ class ResolvedMerge:
 
     def table_name(self) -> str:
         """The target's qualified name, or its path."""
-        table = self.command.catalogTable()
-        if table.isDefined():
-            return str(table.get().identifier().unquotedString())
-        return self.location()
+        table = scala_option(self.command.catalogTable())
+        return self.location() if table is None else str(table.identifier().unquotedString())
 
     def location(self) -> str:
         """The target's folder or URI."""
@@ -266,12 +271,12 @@ class ResolvedMerge:
 
         :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
         """
-        schema = self.command.migratedSchema()
-        if not schema.isDefined() or not versions.refuses_void_columns(self._gateway):
+        schema = scala_option(self.command.migratedSchema())
+        if schema is None or not versions.refuses_void_columns(self._gateway):
             return
-        column = self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema.get())
-        if column.isDefined():
-            raise from_throwable(self._gateway.delta("DeltaErrors").mergeAddVoidColumn(column.get()))
+        column = scala_option(self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema))
+        if column is not None:
+            raise from_throwable(self._gateway.delta("DeltaErrors").mergeAddVoidColumn(column))
 
     def recache_target(self) -> None:
         """Invalidate cached plans that read the target, so that they are computed again."""

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
 from airflow_delta_merge.engine.file_statistics import has_readable_statistics, statistics_of
 
@@ -71,13 +71,13 @@ class TableFiles:
     def file_set(self, files: JavaObject) -> FileSet:
         """Totals of a JVM sequence of ``AddFile``."""
         totals = self._gateway.delta("commands.MergeIntoCommandBase").totalBytesAndDistinctPartitionValues(files)
-        rows = self._gateway.delta("NumRecordsStats").fromActions(files).numLogicalRecordsAdded()
+        rows = scala_option(self._gateway.delta("NumRecordsStats").fromActions(files).numLogicalRecordsAdded())
         return FileSet(
             files=files,
             count=int(files.size()),
             num_bytes=int(totals._1()),
             partitions=int(totals._2()),
-            num_rows=int(rows.get()) if rows.isDefined() else None,
+            num_rows=None if rows is None else int(rows),
         )
 
     def of_adds(self, adds: Iterable[dict[str, Any]]) -> JavaObject:

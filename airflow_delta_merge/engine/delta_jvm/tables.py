@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_option
 
 
 def is_delta_path(gateway: Gateway, path: str) -> bool:
@@ -17,8 +17,8 @@ def generation_in(gateway: Gateway, path: str, application_id: str) -> int | Non
     if not is_delta_path(gateway, path):
         return None
     snapshot = gateway.delta("DeltaLog").forTableWithSnapshot(gateway.session, path)._2()
-    found = snapshot.transactions().get(application_id)
-    return int(found.get()) if found.isDefined() else None
+    found = scala_option(snapshot.transactions().get(application_id))
+    return None if found is None else int(found)
 
 
 def analysed_plan(frame: DataFrame) -> JavaObject:

@@ -19,7 +19,15 @@ from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, committin
 from airflow_delta_merge.engine.delta_jvm.commit_history import user_metadata_backwards
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, are_files_copied, terms_of_copies
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jc, jdf, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import (
+    Gateway,
+    JavaObject,
+    class_name_of,
+    jc,
+    jdf,
+    scala_list,
+    scala_option,
+)
 from airflow_delta_merge.engine.delta_jvm.log_store import require_one_writer_each
 from airflow_delta_merge.engine.delta_jvm.marked_files import actions_of_marked_files
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
@@ -149,8 +157,8 @@ class MergeTransaction:
 
     def table_property(self, name: str) -> str | None:
         """The value of a table property; None if it isn't set."""
-        value = self._transaction.metadata().configuration().get(name)
-        return str(value.get()) if value.isDefined() else None
+        value = scala_option(self._transaction.metadata().configuration().get(name))
+        return None if value is None else str(value)
 
     @cached_property
     def is_in_utc(self) -> bool:
@@ -285,8 +293,8 @@ class MergeTransaction:
     @property
     def session_user_metadata(self) -> str | None:
         """The session's ``userMetadata`` for commits."""
-        value = self._gateway.session.conf().getOption(USER_METADATA)
-        return str(value.get()) if value.isDefined() else None
+        value = scala_option(self._gateway.session.conf().getOption(USER_METADATA))
+        return None if value is None else str(value)
 
     def commit(
         self, actions: JavaObject, *, application: tuple[str, int] | None = None, user_metadata: str | None = None
