@@ -112,7 +112,7 @@ def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max
 
     :raises MergeConflictError: when all ``max_attempts`` attempts conflicted with other writers.
     """
-    session_version = gateway.session.conf().getOption(_SESSION_TRANSACTION)
+    session_version = gateway.spark.conf.get(_SESSION_TRANSACTION, None)
     number = 1
     while True:
         try:
@@ -135,6 +135,6 @@ def until_committed(gateway: Gateway, attempt: Callable[[int], MergeResult], max
             )
         time.sleep(wait)
         number += 1
-        if session_version.isDefined():
+        if session_version is not None:
             # Delta may have unset it in the failed attempt.
-            gateway.session.conf().set(_SESSION_TRANSACTION, session_version.get())
+            gateway.spark.conf.set(_SESSION_TRANSACTION, session_version)
