@@ -96,7 +96,7 @@ def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
 
 
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """The matches, as :attr:`~airflow_delta_merge.engine.rewrite.TouchedFiles.matches` describes them.
+    """The matches, as :attr:`~airflow_delta_merge.engine.strategies.touched_files.TouchedFiles.matches` describes them.
 
     :param rows: target rows with their positions, joined with source rows and their numbers.
     """

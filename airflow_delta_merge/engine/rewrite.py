@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -21,47 +20,12 @@ from airflow_delta_merge.engine.output import (
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
+    from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.kept_join import KeptJoin
+    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
 
 #: Approximate bytes per match in Spark's hash table.
 _BYTES_OF_MATCH = 32
-
-
-@dataclass(frozen=True)
-class TouchedFiles:
-    """What the search for matches found.
-
-    :param files: files with a row that a clause takes.
-    :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
-    :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
-        file's, as Spark encodes it) and ``row_index`` (long), both NULL in a row that no clause takes, ``row_number``
-        (long, see :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL
-        without a match) and ``clause`` (its number).
-    :param num_pairs: how many pairs of source and target rows match.
-    :param has_multiple_matches: whether several source rows delete one target row.
-    :param rows_of_clause: target rows that each clause takes, in the order of the clauses' numbers.
-    :param kept: the join that found them, if it was kept.
-    :param keeps_rest: whether Spark writes only new versions of rows; all others stay, or are copied natively.
-    :param taken_rows: files with only the rows that clauses take, if the native copy made such files.
-    """
-
-    files: FileSet
-    paths: Sequence[str] | None
-    matches: DataFrame
-    num_pairs: int
-    has_multiple_matches: bool
-    rows_of_clause: tuple[int, ...]
-    kept: KeptJoin | None = None
-    keeps_rest: bool = False
-    taken_rows: FileSet | None = None
-
-    def release(self) -> None:
-        """Free the memory and disk that the matches take."""
-        if self.kept is not None:
-            self.kept.release()
-        self.matches.unpersist()
 
 
 def updates_need_only_the_source(merge: MergeContext) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.read_once import MATERIALIZATION_REASON
-from airflow_delta_merge.engine.strategies.two_phase import ClassicMergeExecutor
+from airflow_delta_merge.engine.strategies import two_phase
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
 from tests.differential.session_settings import session_settings
@@ -17,7 +17,8 @@ from tests.differential.session_settings import session_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.engine.rewrite import TouchedFiles
+    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
 
 SETTING = "spark.databricks.delta.merge.materializeSource"
 MERGE = "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -110,14 +111,14 @@ def lose_the_source(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, *, tim
     """Let all persisted blocks vanish before the files are searched, as if their executor had died."""
     blocks = spark.sparkContext._jsc.sc().env().blockManager().master()
     lost: list[int] = []
-    original = ClassicMergeExecutor.find_touched_files
+    original = two_phase.find_touched_files
 
-    def find_touched_files(self: ClassicMergeExecutor) -> TouchedFiles:
+    def find_touched_files(merge: MergeContext, *, is_small: bool) -> TouchedFiles:
         if len(lost) < times:
-            number = self._merge.source.rdd.id()
+            number = merge.source.rdd.id()
             blocks.removeRdd(number, True)
             lost.append(number)
-        return original(self)
+        return original(merge, is_small=is_small)
 
-    monkeypatch.setattr(ClassicMergeExecutor, "find_touched_files", find_touched_files)
+    monkeypatch.setattr(two_phase, "find_touched_files", find_touched_files)
     return lost

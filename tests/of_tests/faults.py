@@ -255,7 +255,7 @@ CLAUSES = [
 AMBIGUITY = [
     Fault(
         name="ambiguous-match-unseen-in-two-phases",
-        file=f"{ENGINE}/strategies/two_phase.py",
+        file=f"{ENGINE}/strategies/touched_files.py",
         before="any(counts.pairs > counts.matched_rows for",
         after="all(counts.pairs > counts.matched_rows for",
         shows="A row that two source rows update becomes two rows, if the rows of another file match once.",
