@@ -14,12 +14,13 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.config_statement import statement_of
-from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors, without_bare_errors
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
+from airflow_delta_merge.engine.progress import without_bare_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

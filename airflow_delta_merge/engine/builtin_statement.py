@@ -16,12 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
-from airflow_delta_merge.engine.delta_jvm.errors import merge_error
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, StaleMergeError
 
 if TYPE_CHECKING:
@@ -94,7 +91,7 @@ class BuiltInStatement:
         try:
             with self._settings():
                 rows = self.spark.sql(statement()).collect()
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             if not (is_conflict(error) or is_storage_error(error)):
                 raise
             commit = self._own_commit()

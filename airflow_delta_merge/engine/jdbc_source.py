@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from airflow_delta_merge.config.jdbc_access import JdbcAccess
 from airflow_delta_merge.config.jdbc_source import DEFAULT_FETCH_SIZE, JdbcSource
-from airflow_delta_merge.engine.delta_jvm.errors import call, causes_of, throwable_behind
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, call, causes_of, throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, class_name_of
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
@@ -43,7 +41,7 @@ def jdbc_rows(gateway: Gateway, source: JdbcSource) -> Iterator[DataFrame]:
     access = _access(gateway, source.conn_id)
     try:
         yield _rows(gateway, source, access)
-    except (MergeExecutionError, PySparkException, Py4JJavaError) as error:
+    except (MergeExecutionError, *SPARK_ERRORS) as error:
         if (safe_error := _error(error, source, access)) is not None:
             raise safe_error from None  # what Spark and the driver say may hold secrets
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.column_lineage import trace_columns
 from airflow_delta_merge.engine.delta_jvm.calls import without_call_sites
-from airflow_delta_merge.engine.delta_jvm.errors import COMMIT, raises_merge_errors
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.lineage import trees_of
 from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
@@ -24,6 +24,7 @@ from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, 
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.null_keys import NullKeys
+from airflow_delta_merge.engine.progress import COMMIT
 from airflow_delta_merge.engine.read_once import read_once
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source import max_attempts

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_delta_merge.engine.checked_files import CheckedFiles
-from airflow_delta_merge.engine.delta_jvm.errors import merge_error
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
 from airflow_delta_merge.exceptions import BadRowsError, MergeExecutionError, MergeGuardError
@@ -56,7 +55,7 @@ def _with_header_error() -> Iterator[None]:
     """Say in a sentence that headers of CSV files differ, where Spark says so in the middle of its own."""
     try:
         yield
-    except (MergeExecutionError, Py4JJavaError, PySparkException) as error:
+    except (MergeExecutionError, *SPARK_ERRORS) as error:
         known = merge_error(error)
         if "CSV header does not conform to the schema" not in str(known):
             raise

@@ -214,8 +214,8 @@ def test_a_users_own_mode_stands(feed: Feed) -> None:
 def test_a_line_that_is_being_written_is_not_merged(feed: Feed) -> None:
     path = feed.file("a.json", '{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n')
     config = feed.config(path, bad_rows="skip")
-    from airflow_delta_merge.engine.delta_jvm.errors import Progress
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+    from airflow_delta_merge.engine.progress import Progress
 
     with source_relation(Gateway(feed.spark, Progress()), config, None) as (relation, _):
         with open(path, "a") as file:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -14,13 +11,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
-from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
-
-_log = logging.getLogger(__name__)
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+#: The exceptions by which the JVM's errors reach Python.
+SPARK_ERRORS = (Py4JJavaError, PySparkException)
 #: Conditions that only say where an error happened; its cause says which.
 _WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 #: The JVM's exceptions behind errors of this package.
@@ -34,53 +31,10 @@ def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return function(*args, **kwargs)
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             raise merge_error(error) from error
 
     return wrapped
-
-
-#: The last step.
-COMMIT = "commit"
-
-
-@dataclass
-class Progress:
-    """How far a merge has come, for its error messages.
-
-    :param table: the target's name or path.
-    :param step: the current step, as a verb with its object.
-    """
-
-    table: str = "the target"
-    step: str = "reach Spark"
-
-    @property
-    def outcome(self) -> str:
-        """What is known of the commit, in a sentence."""
-        if self.step == COMMIT:
-            return "Check the table's history to see whether it committed."
-        return "Nothing was committed."
-
-
-@contextmanager
-def without_bare_errors() -> Iterator[Progress]:
-    """Wrap unexpected errors in one that tells the merge's progress. Spark's, Delta's and this package's own pass.
-
-    :raises MergeExecutionError: for any other error, which becomes its cause.
-    """
-    progress = Progress()
-    try:
-        yield progress
-    except (DeltaMergeError, Py4JJavaError, PySparkException):
-        raise
-    except Exception as error:
-        _log.exception("The merge into %s failed with an unexpected error.", progress.table)
-        raise MergeExecutionError(
-            f"The merge into {progress.table} failed with an unexpected error at the step {progress.step!r}, "
-            f"{type(error).__name__}: {error} {progress.outcome} Please report it with the stack trace in the log. "
-            'Until then, try the session setting spark.deltaMerge.pruneBySource.enabled=false, or engine="builtin".'
-        ) from error
 
 
 def first_line(error: PySparkException) -> str:

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.calls import answer_promptly, remembering
-from airflow_delta_merge.engine.delta_jvm.errors import Progress
 from airflow_delta_merge.engine.delta_jvm.versions import Versions
+from airflow_delta_merge.engine.progress import Progress
 from airflow_delta_merge.exceptions import MergeConfigError
 
 JavaObject = Any

@@ -1,0 +1,55 @@
+"""How far a merge has come, for its error messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+
+_log = logging.getLogger(__name__)
+
+#: The last step.
+COMMIT = "commit"
+
+
+@dataclass
+class Progress:
+    """How far a merge has come, for its error messages.
+
+    :param table: the target's name or path.
+    :param step: the current step, as a verb with its object.
+    """
+
+    table: str = "the target"
+    step: str = "reach Spark"
+
+    @property
+    def outcome(self) -> str:
+        """What is known of the commit, in a sentence."""
+        if self.step == COMMIT:
+            return "Check the table's history to see whether it committed."
+        return "Nothing was committed."
+
+
+@contextmanager
+def without_bare_errors() -> Iterator[Progress]:
+    """Wrap unexpected errors in one that tells the merge's progress. Spark's, Delta's and this package's own pass.
+
+    :raises MergeExecutionError: for any other error, which becomes its cause.
+    """
+    progress = Progress()
+    try:
+        yield progress
+    except (DeltaMergeError, *SPARK_ERRORS):
+        raise
+    except Exception as error:
+        _log.exception("The merge into %s failed with an unexpected error.", progress.table)
+        raise MergeExecutionError(
+            f"The merge into {progress.table} failed with an unexpected error at the step {progress.step!r}, "
+            f"{type(error).__name__}: {error} {progress.outcome} Please report it with the stack trace in the log. "
+            'Until then, try the session setting spark.deltaMerge.pruneBySource.enabled=false, or engine="builtin".'
+        ) from error
