@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ _TASKS_PER_CORE = 8
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """What one task found, or all tasks together.
+    """What the search found.
 
     :param pairs: pairs of a source row and a target row that match.
     :param matched_rows: distinct target rows in them.
@@ -138,11 +139,17 @@ def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
     return matches_of(merge, rows)
 
 
-def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], list[MatchCounts]]:
-    """The encoded paths of the files in which a clause takes a row, and what each task found."""
+def count_matches(merge: MergeContext, matches: DataFrame) -> tuple[list[str], MatchCounts]:
+    """The encoded paths of the files in which a clause takes a row, and the counts, by one row a task."""
+    touched: set[str] = set()
+    totals: Counter[str] = Counter()
+    if not merge.candidates.count:
+        return [], MatchCounts.of(merge, totals)
     number, is_matched = F.col("row_number"), F.col(merge.names.matched_row_id).isNotNull()
     counts = match_counts(merge, is_matched, number.bitwiseAND((1 << _ROW_BITS) - 1), F.col("clause"))
     paths = F.collect_set("path").alias("paths")
-    rows = matches.groupBy(F.shiftright(number, _ROW_BITS)).agg(paths, *counts).collect()
-    touched = {path for row in rows for path in row["paths"]}
-    return sorted(touched), [MatchCounts.of(merge, row.asDict()) for row in rows]
+    for row in matches.groupBy(F.shiftright(number, _ROW_BITS)).agg(paths, *counts).collect():
+        found = row.asDict()
+        touched.update(found.pop("paths"))
+        totals.update(found)
+    return sorted(touched), MatchCounts.of(merge, totals)

@@ -76,7 +76,7 @@ def find_touched_files(merge: MergeContext, *, is_small: bool) -> TouchedFiles:
 def _by_kept_join(merge: MergeContext) -> TouchedFiles:
     kept = join_and_keep(merge)
     try:
-        return _touched_files(merge, [kept.totals], kept.paths, matches_of(merge, kept.matching_rows()), kept)
+        return _touched_files(merge, kept.totals, kept.paths, matches_of(merge, kept.matching_rows()), kept)
     except BaseException:
         kept.release()
         raise
@@ -87,8 +87,8 @@ def _by_matches(merge: MergeContext) -> TouchedFiles:
     if merge.insert_clauses or merge.transaction.writes_deletion_vectors or merge.copies_files:
         matches = matches.persist()  # they are needed again
     try:
-        paths, counts = count_matches(merge, matches) if merge.candidates.count else ([], [])
-        return _touched_files(merge, counts, paths, matches)
+        paths, found = count_matches(merge, matches)
+        return _touched_files(merge, found, paths, matches)
     except BaseException:
         matches.unpersist()
         raise
@@ -96,23 +96,24 @@ def _by_matches(merge: MergeContext) -> TouchedFiles:
 
 def _touched_files(
     merge: MergeContext,
-    found: Sequence[MatchCounts],
+    found: MatchCounts,
     paths: list[str],
     matches: DataFrame,
     kept: KeptJoin | None = None,
 ) -> TouchedFiles:
     transaction, candidates = merge.transaction, merge.candidates
-    ambiguous = any(counts.pairs > counts.matched_rows for counts in found)
-    if ambiguous and not _deletes_all_matched(merge):
+    deletes_all, ambiguous = _deletes_all_matched(merge), found.pairs > found.matched_rows
+    if ambiguous and not deletes_all:
         raise transaction.multiple_matches_error()
     all_touched = len(paths) == candidates.count
     files = candidates if all_touched else transaction.files.select(candidates, paths)
-    rows_of_clause = _rows_of_clause(merge, found)
+    # That clause is the first: several source rows delete a row only once.
+    rows_of_clause = (found.matched_rows, *found.clauses[1:]) if deletes_all else found.clauses
     return TouchedFiles(
         files=files,
         paths=None if all_touched else paths,
         matches=matches,
-        num_pairs=sum(counts.pairs for counts in found),
+        num_pairs=found.pairs,
         has_multiple_matches=ambiguous,
         rows_of_clause=rows_of_clause,
         kept=kept,
@@ -124,10 +125,3 @@ def _deletes_all_matched(merge: MergeContext) -> bool:
     """Whether there is only an unconditional delete: it doesn't matter how many source rows match a deleted row."""
     matched = merge.clauses_of("matched")
     return len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None
-
-
-def _rows_of_clause(merge: MergeContext, found: Sequence[MatchCounts]) -> tuple[int, ...]:
-    rows = [sum(counts.clauses[n] for counts in found) for n in range(len(merge.target_clauses))]
-    if _deletes_all_matched(merge):
-        rows[0] = sum(counts.matched_rows for counts in found)
-    return tuple(rows)
