@@ -93,9 +93,9 @@ class Gateway:
         array = self.java_class("java.util.ArrayList")()
         for item in items:
             array.add(item)
-        return self.scala_seq(array)
+        return self._scala_seq(array)
 
-    def scala_seq(self, java_list: JavaObject) -> JavaObject:
+    def _scala_seq(self, java_list: JavaObject) -> JavaObject:
         """A Java list as a Scala sequence."""
         return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(java_list)
 
@@ -141,7 +141,7 @@ class Gateway:
         of_class = mapper.getTypeFactory().constructCollectionType(
             self.java_class("java.util.ArrayList")._java_lang_class, self.java_class(class_name)._java_lang_class
         )
-        return self.scala_seq(mapper.readValue(f"[{','.join(elements)}]", of_class))
+        return self._scala_seq(mapper.readValue(f"[{','.join(elements)}]", of_class))
 
     # Session
 

@@ -97,10 +97,9 @@ class OnePass:
 
     def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome | None:
         with merge.metrics.phase("rewrite", "rewriteTimeMs"):
-            done = write_in_one_pass(merge, facts)
-        if done is None:
+            found, written = _write(merge, facts)
+        if found is None:
             return None
-        written, found = done
         candidates, taken = merge.candidates, rows_of_clause(merge, found)
         set_skipping_metrics(merge, candidates)
         record_operation(merge.gateway, merge.statement, "findTouchedFiles")
@@ -136,11 +135,11 @@ def _reason(merge: MergeContext, facts: Facts, num_touched: int) -> str:
     return f"all {num_touched} candidate files are rewritten, in the one pass that joins them with the {source} source"
 
 
-def write_in_one_pass(merge: MergeContext, facts: Facts) -> tuple[WrittenFiles | None, dict[str, Any]] | None:
+def _write(merge: MergeContext, facts: Facts) -> tuple[dict[str, Any] | None, WrittenFiles | None]:
     """Join source and candidate files and write the new files.
 
-    :return: the new files, or None if no clause took a row of the target; and the aggregates of :func:`_joined`.
-        Or None instead, if the merge must take its two phases. Files that aren't returned are deleted.
+    :return: the aggregates of :func:`_joined`, or None if the merge must take its two phases; and the new files, or
+        None if no clause took a row of the target. Files that aren't returned are deleted.
     """
     rows, counted = _joined(merge, facts)
     try:
@@ -150,16 +149,16 @@ def write_in_one_pass(merge: MergeContext, facts: Facts) -> tuple[WrittenFiles |
     except MergeExecutionError as error:
         # An ambiguous match must be reported before any error from a value's expression.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
-        return None
+        return None, None
     found, written = values(), merge.transaction.written_files(actions)
     taken = rows_of_clause(merge, found)
     if _is_as_expected(merge, found, taken, written.added):
-        return written, found
+        return found, written
     merge.transaction.discard(actions)
     if not any(taken):
-        return None, found
+        return found, None
     _log.info("Not every candidate file is touched just once, taking two phases")
-    return None
+    return None, None
 
 
 def _joined(merge: MergeContext, facts: Facts) -> tuple[DataFrame, list[Any]]:
