@@ -115,7 +115,7 @@ def merged(
 
 
 def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta_merge.engine.merge_into.materialize_source", None)
+    monkeypatch.setattr("airflow_delta_merge.engine.read_once.materialize_source", None)
     result = merged(spark, tmp_path / "t")
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", FIRST_LOAD)
     assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)

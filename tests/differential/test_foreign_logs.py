@@ -12,7 +12,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget, when_matched_update_all
 from airflow_delta_merge.contract.identity import MergeIdentity
-from airflow_delta_merge.engine import merge, merge_into, merge_sql, plan
+from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.foreign_tables import check_all_ways, make_table
 from tests.differential.session_settings import session_settings
@@ -193,7 +193,7 @@ def test_no_bare_error_leaves_the_engine(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(merge_into, "keys_to_prune_by", fail)
+    monkeypatch.setattr(read_once, "keys_to_prune_by", fail)
     calls: list[Callable[[], Any]] = [
         lambda: merge_sql(spark, UPSERT.replace("{t}", f"delta.`{small}`")),
         lambda: merge(spark, config_of(small)),
