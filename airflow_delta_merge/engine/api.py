@@ -83,10 +83,9 @@ def _merge(
     on_lineage: Callable[[ColumnLineage], None] | None,
 ) -> MergeResult:
     """:func:`merge`, which calls ``on_lineage`` in each attempt."""
-    if not gateway.versions.are_tried:
-        if config.engine is MergeEngine.DELTA_MERGE:
-            require_tried(gateway.versions)
+    if config.engine is MergeEngine.BUILTIN and not gateway.versions.are_tried:
         return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
+    require_tried(gateway.versions)
     once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
     allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
     kept_rows = KeptRows(gateway, config.target.to_sql(), identity)
