@@ -23,13 +23,13 @@ from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
-    check_arguments,
     plain_source,
     to_plain,
     window_template,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
+from airflow_delta_merge.operators.parse_checks import check_arguments
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -32,7 +32,6 @@ from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLi
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
-    check_arguments,
     check_is_known,
     plain_source,
     plain_target,
@@ -44,6 +43,7 @@ from airflow_delta_merge.operators.description import announce, describe, descri
 from airflow_delta_merge.operators.dry_run import rendered_without_run
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
+from airflow_delta_merge.operators.parse_checks import check_arguments
 from airflow_delta_merge.operators.renderer import Renderer
 from airflow_delta_merge.operators.rendering import read_template_files, render_arguments
 from airflow_delta_merge.operators.spark_options import SparkOptions

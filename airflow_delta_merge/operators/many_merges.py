@@ -11,13 +11,13 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
-    check_arguments,
     is_unknown,
     plain_source,
     plain_target,
     to_plain,
     window_template,
 )
+from airflow_delta_merge.operators.parse_checks import check_arguments
 
 
 def plain_merges(merges: Any) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateNotFound
 
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import check_rendered_conf, names_file, window_template
+from airflow_delta_merge.operators.arguments import names_file, window_template
 from airflow_delta_merge.operators.many_merges import with_window_templates
 from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME
@@ -46,4 +46,18 @@ def render_arguments(
     # What another task returned may leave the interval out.
     operator.window = renderer.render("window", window_template(operator.window), of_task=True)
     operator.merges = renderer.render("merges", with_window_templates(operator.merges), of_task=True)
-    check_rendered_conf(templates, operator.conf or {})
+    _check_rendered_conf(templates, operator.conf or {})
+
+
+def _check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any]) -> None:
+    """Check that no value of a run refers to something, as Spark would put it in place: ``${env:PASSWORD}``.
+
+    :param templates: the properties as the DAG has them, which may refer to what they like.
+    :raises MergeConfigError: when one does.
+    """
+    for name, value in rendered.items():
+        if "${" in str(value) and "${" not in str(templates[name]):
+            raise MergeConfigError(
+                f"The value of {name} in this run contains ${{…}}, which Spark would replace by an environment "
+                "variable or another property. Remove it."
+            )

@@ -1,0 +1,192 @@
+"""Checks a merge's arguments at parse time, when templates and outputs of upstream tasks have no values yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from airflow_delta_merge.config.jdbc_source import JDBC
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.operators.arguments import (
+    GUARDS,
+    PARTS_OF_A_MERGE,
+    PARTS_OF_A_PATTERN,
+    PARTS_OF_A_STATEMENT,
+    build_merge,
+    holds_output,
+    is_output,
+    is_unknown,
+    names_file,
+    wrong_types_refused,
+)
+from airflow_delta_merge.operators.templates import is_template
+
+_NEEDED = ("target", "source", "on", "clauses")
+# What a source says of bad rows; where the last one lies is a text in any case.
+_OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
+# What stands for parts of a JDBC source whose values only the run knows.
+_STAND_INS_OF_JDBC = {"num_partitions": 2, "fetch_size": 1}
+# Whole days in any zone.
+_SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
+
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+
+# What stands for an argument whose value only the run knows, so that the others can be checked together.
+_STAND_INS: dict[str, Any] = {
+    **PARTS_OF_A_MERGE,
+    "target": "stand_in",
+    "source": "stand_in",
+    "on": ("stand_in",),
+    "clauses": ({"kind": "matched", "action": "delete"},),
+}
+
+
+@wrong_types_refused()
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Check at parse time whether the arguments fit together, and each one as far as its value is known.
+
+    :param arguments: as for :func:`build_merge`.
+    :raises MergeConfigError: when they are invalid in every run.
+    """
+    if arguments["sql"] is not None:
+        _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "sql")
+        build_merge({**arguments, "sql": _known_statement(arguments["sql"]), **_known_guards(arguments)})
+        return
+    needed: Sequence[str] = _NEEDED
+    if arguments["pattern"] is not None:
+        _refuse(arguments, PARTS_OF_A_PATTERN, "A pattern brings its own condition and clauses", "pattern")
+        needed = _NEEDED[:2]
+    if missing := [name for name in needed if arguments[name] is None]:
+        raise MergeConfigError(
+            f"A merge needs target, source, on and clauses; missing: {', '.join(missing)}. A pattern replaces on and "
+            "clauses, sql replaces all four."
+        )
+    _check_at_parse(arguments)
+
+
+def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, cause: str) -> None:
+    given = [name for name, nothing in parts.items() if arguments[name] != nothing]
+    if given:
+        raise MergeConfigError(f"{why}. Remove {', '.join(given)}, or remove {cause}.")
+
+
+def _check_at_parse(arguments: Mapping[str, Any]) -> None:
+    """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
+
+    :param arguments: as for :func:`build_merge`.
+    :raises MergeConfigError: for what no run could make right.
+    """
+    numbers = count(1)
+    known = {
+        name: _STAND_INS[name] if holds_output(value) else _fill(value, numbers) for name, value in arguments.items()
+    }
+    known["source"] = _known_source(arguments["source"], known["source"])
+    known |= _known_guards(arguments)
+    known["window"] = _known_window(arguments["window"])
+    if arguments["pattern"] is not None and known["pattern"] is None:
+        known |= {"on": _STAND_INS["on"], "clauses": _STAND_INS["clauses"]}
+    if is_template(arguments["on"]):
+        needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
+        known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
+    build_merge(known)
+
+
+def _known_source(given: Any, filled: Any) -> Any:
+    """The source, of which what it says of bad rows can be checked as far as it is known."""
+    if isinstance(given, Mapping) and isinstance(filled, Mapping) and str(given.get("format")).lower() == JDBC:
+        return _known_jdbc(given)
+    if not isinstance(given, Mapping) or not isinstance(filled, Mapping) or not given.keys() & set(_OF_BAD_ROWS):
+        return filled
+    if any(is_unknown(given.get(name)) for name in _OF_BAD_ROWS[:2]):
+        return {name: part for name, part in filled.items() if name not in _OF_BAD_ROWS}
+    paths = given.get("paths") or given.get("path")
+    paths = [paths] if isinstance(paths, str) else paths or []
+    format_ = given.get("format")
+    is_named = not is_unknown(format_) if format_ is not None else not any(is_unknown(path) for path in paths)
+    # The name of a file that only the run knows doesn't tell its format yet.
+    return filled if is_named else {**filled, "format": "json"}
+
+
+def _known_jdbc(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A JDBC source, in which names and numbers stand for what only the run knows."""
+    known = {
+        name: _STAND_INS_OF_JDBC.get(name, "template") if is_unknown(part) else part for name, part in source.items()
+    }
+    for name, other in (("lower_bound", "upper_bound"), ("upper_bound", "lower_bound")):
+        if is_unknown(source.get(name)):
+            known[name] = 0 if is_unknown(source.get(other)) else source.get(other)
+    return known
+
+
+def _known_window(window: Any) -> Any:
+    """The window without what only the run knows; then it is some day."""
+    if not isinstance(window, Mapping):
+        return None if is_output(window) else window
+    known = {name: value for name, value in window.items() if not is_unknown(value)}
+    if not {"start", "end"} <= known.keys():
+        known |= _SOME_DAY
+    return {"column": "template", **known}
+
+
+def _known_statement(sql: Any) -> Any:
+    """The statement as far as it is known: templates in it stand for names."""
+    if names_file(sql):
+        return "MERGE INTO file"  # Airflow reads it, and renders it, when the DAG is parsed whole
+    if is_output(sql):
+        return "MERGE INTO output"
+    if is_template(sql):
+        sql = _PLACEHOLDER.sub("template", _STATEMENT_OR_COMMENT.sub(" ", sql))
+        return "MERGE INTO template" if sql.strip() == "template" else sql
+    return sql
+
+
+def _known_guards(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The guards, with defaults for those that hold templates or outputs."""
+    fail_if = arguments["fail_if"]
+    if isinstance(fail_if, Mapping):
+        fail_if = {name: 0 if is_unknown(value) else value for name, value in fail_if.items()}
+    elif isinstance(fail_if, list):
+        fail_if = [condition for condition in fail_if if not is_unknown(condition)]
+    known = {
+        "fail_if": fail_if,
+        "on_empty_source": arguments["on_empty_source"],
+        "expect_source": _known_expectations(arguments["expect_source"]),
+    }
+    return {name: GUARDS[name] if is_unknown(value) else value for name, value in known.items()}
+
+
+def _known_expectations(expected: Any) -> Any:
+    """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
+    if not isinstance(expected, Mapping):
+        return None if is_unknown(expected) else expected
+    parts = {name: part for name, part in expected.items() if name != "failed_rows_path"}
+    known = {name: part for name, part in parts.items() if not is_unknown(part) and not holds_output(part)}
+    given = {name: _known_severity(part, expected) for name, part in known.items()}
+    is_whole = len(known) == len(parts)
+    # What isn't known may set rows aside.
+    if "failed_rows_path" in expected and (is_whole or "set_aside" in str(given)):
+        path = expected["failed_rows_path"]
+        given["failed_rows_path"] = "template" if is_unknown(path) else path
+    # With nothing known left there is nothing to check; nor with what of it is expected unknown.
+    return _fill(given, count(1)) if is_whole or known.keys() - {"sample"} else None
+
+
+def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
+    """An expectation, of which what only the run knows goes with the rest."""
+    if not isinstance(part, Mapping) or not is_unknown(part.get("on_failure")):
+        return part
+    return {**part, "on_failure": "set_aside" if "failed_rows_path" in expected else "fail"}
+
+
+def _fill(value: Any, numbers: count[int]) -> Any:
+    """Replace each templated string by a text of its own, which does as name, path and expression."""
+    if is_template(value):
+        return f"(template_{next(numbers)})"
+    if isinstance(value, Mapping):
+        return {_fill(name, numbers): _fill(item, numbers) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, numbers) for item in value]
+    return value
