@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
 from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
+from airflow_delta_merge.engine.merge_report import row_counts, written_counts
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, StaleMergeError
 
 if TYPE_CHECKING:
@@ -177,7 +178,6 @@ class BuiltInStatement:
         metrics = {name: int(value) for name, value in (commit.operationMetrics if commit else {}).items()}
         if not metrics and rows:
             metrics = {f"numTargetRows{kind}": int(rows[0][f"num_{kind.lower()}_rows"]) for kind in _CHANGED}
-        updated, deleted, inserted = (metrics.get(f"numTargetRows{kind}", 0) for kind in _CHANGED)
         marked = sum(metrics.get(f"numTargetDeletionVectors{kind}", 0) for kind in ("Added", "Updated"))
         return MergeResult(
             table=self.target,
@@ -186,19 +186,10 @@ class BuiltInStatement:
             version=None if commit is None else int(commit.version),
             executor=type(self).__name__,
             executor_reason='engine="builtin": Delta ran the statement; the numbers come from the table\'s history',
-            num_affected_rows=updated + deleted + inserted,
-            num_updated_rows=updated,
-            num_deleted_rows=deleted,
-            num_inserted_rows=inserted,
+            **row_counts(metrics),
+            **written_counts(metrics),
             num_files_before_skipping=0 if before is None else int(before.numFiles),
             num_bytes_before_skipping=0 if before is None else int(before.sizeInBytes),
             num_touched_files=metrics.get("numTargetFilesRemoved", 0) + marked,
-            num_removed_files=metrics.get("numTargetFilesRemoved", 0),
-            num_removed_bytes=metrics.get("numTargetBytesRemoved", 0),
-            num_added_files=metrics.get("numTargetFilesAdded", 0),
-            num_added_bytes=metrics.get("numTargetBytesAdded", 0),
-            num_deletion_vectors_added=metrics.get("numTargetDeletionVectorsAdded", 0),
-            num_deletion_vectors_removed=metrics.get("numTargetDeletionVectorsRemoved", 0),
-            num_deletion_vectors_updated=metrics.get("numTargetDeletionVectorsUpdated", 0),
             metrics=metrics,
         )

@@ -13,6 +13,33 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
     from airflow_delta_merge.engine.metrics import MergeMetrics
 
+#: Fields of plans and results, with the metric that each is.
+_ROWS = {
+    "num_updated_rows": "numTargetRowsUpdated",
+    "num_deleted_rows": "numTargetRowsDeleted",
+    "num_inserted_rows": "numTargetRowsInserted",
+}
+_WRITTEN = {
+    "num_removed_files": "numTargetFilesRemoved",
+    "num_removed_bytes": "numTargetBytesRemoved",
+    "num_added_files": "numTargetFilesAdded",
+    "num_added_bytes": "numTargetBytesAdded",
+    "num_deletion_vectors_added": "numTargetDeletionVectorsAdded",
+    "num_deletion_vectors_removed": "numTargetDeletionVectorsRemoved",
+    "num_deletion_vectors_updated": "numTargetDeletionVectorsUpdated",
+}
+
+
+def row_counts(metrics: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of changed rows."""
+    counts = {field: metrics.get(name, 0) for field, name in _ROWS.items()}
+    return {"num_affected_rows": sum(counts.values()), **counts}
+
+
+def written_counts(metrics: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of removed and added files and of deletion vectors."""
+    return {field: metrics.get(name, 0) for field, name in _WRITTEN.items()}
+
 
 class MergeReport:
     """What is known about a merge so far. The plan or the result is built from it and the metrics.
@@ -61,13 +88,7 @@ class MergeReport:
             **self._counts(),
             location=self._statement.location(),
             version=self.version,
-            num_removed_files=values["numTargetFilesRemoved"],
-            num_removed_bytes=values["numTargetBytesRemoved"],
-            num_added_files=values["numTargetFilesAdded"],
-            num_added_bytes=values["numTargetBytesAdded"],
-            num_deletion_vectors_added=values["numTargetDeletionVectorsAdded"],
-            num_deletion_vectors_removed=values["numTargetDeletionVectorsRemoved"],
-            num_deletion_vectors_updated=values["numTargetDeletionVectorsUpdated"],
+            **written_counts(values),
             source_storage_level=self.storage_level,
             source_materialization_reason=self.materialization,
             metrics=dict(values),
@@ -84,16 +105,12 @@ class MergeReport:
     def _counts(self) -> dict[str, Any]:
         """The fields that a plan and a result share."""
         values = self._metrics.values
-        updated, deleted, inserted = (values[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
         return {
             "table": self._statement.table_name(),
             "version_read": self.version_read,
             "executor": self.executor,
             "executor_reason": self.reason,
-            "num_affected_rows": updated + deleted + inserted,
-            "num_updated_rows": updated,
-            "num_deleted_rows": deleted,
-            "num_inserted_rows": inserted,
+            **row_counts(values),
             "num_files_before_skipping": values["numTargetFilesBeforeSkipping"],
             "num_bytes_before_skipping": values["numTargetBytesBeforeSkipping"],
             "num_candidate_files": values["numTargetFilesAfterSkipping"],
