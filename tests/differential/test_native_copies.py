@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import duckdb
 import pytest
@@ -20,6 +22,7 @@ from deltalake import DeltaTable
 
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.delta_jvm import copies
+from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
 from airflow_delta_merge.engine.old_rows import native, on_executors
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 from airflow_delta_merge.runtime.jars import delta_jars
@@ -261,6 +264,83 @@ def test_spark_rewrites_what_arrow_fails_to_copy(
     assert REWRITTEN in result.executor_reason
 
 
+CLAUSES = pytest.mark.parametrize(
+    "clauses",
+    [
+        pytest.param(UPSERT, id="new rows from the source"),
+        pytest.param("WHEN MATCHED THEN UPDATE SET price = t.price + s.price", id="new rows from old ones"),
+        pytest.param("WHEN MATCHED THEN DELETE", id="no new rows"),
+    ],
+)
+
+
+@pytest.fixture
+def store(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """An address of the test's folder in another of Hadoop's file systems, from which files must be fetched."""
+    name = f"store-{uuid.uuid4()}"  # each needs its own: Hadoop keeps what it has opened
+    with session_settings(spark, {f"fs.viewfs.mounttable.{name}.link./lake": tmp_path.as_uri()}):
+        yield f"viewfs://{name}/lake"
+
+
+@CLAUSES
+@pytest.mark.parametrize("partitioned_by", [pytest.param([], id="no partitions"), pytest.param(["p"], id="partitions")])
+def test_files_in_a_store_are_copied(
+    spark: SparkSession, tmp_path: Path, store: str, clauses: str, partitioned_by: list[str]
+) -> None:
+    ours, builtin = tmp_path / "o u%2Frs é", tmp_path / "builtin"
+    rows = spark.range(0, 100, 1, 2).selectExpr(*COLUMNS, "IF(id % 2 = 0, 'a b/é:%#?', NULL) AS p")
+    rows.write.format("delta").partitionBy(*partitioned_by).save(str(ours))
+    shutil.copytree(ours, builtin)
+    merge = upsert("{t}").replace(" FROM VALUES", ", 'a b/é:%#?' AS p FROM VALUES").replace(UPSERT, clauses)
+    result = merge_sql(spark, merge.format(t=f"delta.`{store}/{ours.name}`"))
+    spark.sql(merge.format(t=f"delta.`{builtin}`")).collect()
+    left, right = (spark.read.format("delta").load(str(path)).collect() for path in (ours, builtin))
+    assert sorted(map(repr, left)) == sorted(map(repr, right))
+    assert COPIED in result.executor_reason
+    adds = DeltaTableLog.read(ours).actions("add", since=0)
+    files = [(add, ours / unquote(add["path"])) for add in adds if ".c000." in add["path"]]
+    assert files
+    for add, file in files:
+        about = file.stat()
+        assert (add["size"], add["modificationTime"]) == (about.st_size, int(about.st_mtime * 1000))
+
+
+def test_a_merge_that_fails_leaves_no_copy_in_a_store(
+    spark: SparkSession, table: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (name IS NULL OR name <> 'new')")
+    before = data_files(table)
+    written: set[str] = set()
+
+    def put(store: StoreFiles, local: str, path: str) -> tuple[int, int]:
+        size_and_time = put_there(store, local, path)
+        written.update(data_files(table) - before)
+        return size_and_time
+
+    put_there = StoreFiles.put
+    monkeypatch.setattr(StoreFiles, "put", put)
+    with pytest.raises(MergeExecutionError, match="named"):
+        merge_sql(spark, upsert(f"delta.`{store}/{table.name}`"))
+    assert {file for file in written if ".c000." in file}, "copies were there"
+    assert {file for file in data_files(table) - before if ".c000." in file} == set()
+
+
+def test_spark_rewrites_files_in_a_store_that_arrow_would_write_differently(
+    spark: SparkSession, tmp_path: Path, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "t"
+    with session_settings(spark, {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}):
+        rows = spark.range(0, 10, 1, 1).selectExpr("id", "DATE'1500-01-01' AS day")
+        rows.write.format("delta").save(str(path))
+    before = data_files(path)
+    merge = f"MERGE INTO delta.`{store}/t` t USING (SELECT 3L AS id, DATE'2024-01-01' AS day) s ON t.id = s.id {UPSERT}"
+    with caplog.at_level("INFO", "airflow_delta_merge"):
+        assert REWRITTEN in merge_sql(spark, merge).executor_reason
+    assert "it has dates of the old calendar" in caplog.text
+    assert len(data_files(path) - before) == 1
+    assert spark.read.format("delta").load(str(path)).where("day > '2000-01-01'").count() == 1
+
+
 @pytest.fixture
 def by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are copied by a Spark job, as on a cluster, here in the Python workers of a local master."""
@@ -272,14 +352,7 @@ def by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_executors")
-@pytest.mark.parametrize(
-    "clauses",
-    [
-        pytest.param(UPSERT, id="new rows from the source"),
-        pytest.param("WHEN MATCHED THEN UPDATE SET price = t.price + s.price", id="new rows from old ones"),
-        pytest.param("WHEN MATCHED THEN DELETE", id="no new rows"),
-    ],
-)
+@CLAUSES
 def test_executors_copy_files(spark: SparkSession, table: Path, tmp_path: Path, clauses: str) -> None:
     # Spark reads the rows: copies turn INT96 timestamps into INT64 ones, which only Spark takes for the same.
     ours, builtin = (shutil.copytree(table, tmp_path / name) for name in ("ours", "builtin"))

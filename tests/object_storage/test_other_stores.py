@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
+from deltalake import DeltaTable
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
+from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
@@ -21,6 +23,12 @@ from tests.object_storage import azurite, fake_gcs
 from tests.object_storage.conftest import RUN_ON
 
 pytestmark = pytest.mark.slow
+
+COPIED_WHATEVER_THE_SIZE = {
+    "spark.deltaMerge.copyFilesFromBytes": "0",
+    "spark.deltaMerge.smallMergeBytes": "0",
+    "spark.deltaMerge.shortcuts.enabled": "false",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +136,24 @@ def test_a_merge_its_retry_and_sensors(store: Store, capfd: pytest.CaptureFixtur
     _, arguments = deferred.value.trigger.serialize()
     assert arguments["condition"][store.parameter] == "my_lake"
     assert store.secret not in str(arguments)
+
+
+def test_touched_files_are_fetched_copied_and_put_back(store: Store) -> None:
+    config = MergeConfig(
+        target=store.path,
+        source="SELECT id, 'old' AS name FROM range(100)",
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        create_table=True,
+    )
+    hook = DeltaMergeHook(conf={**SPARK, **store.conf, **COPIED_WHATEVER_THE_SIZE})
+    hook.merge(config)
+    changed = hook.merge(replace(config, source="SELECT 7L AS id, 'new' AS name"))
+    assert "which are copied without these rows" in changed.executor_reason
+    credentials = StoreConnections(**{store.parameter: "my_lake"}).deltalake_options()
+    table = DeltaTable(store.path, storage_options={**credentials, **store.storage_options})
+    rows = sorted((row["id"], row["name"]) for row in table.to_pyarrow_table().to_pylist())
+    assert rows == [(number, "new" if number == 7 else "old") for number in range(100)]
 
 
 def test_wrong_credentials_fail_with_a_sentence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,3 +69,22 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
     commit = server.objects(bucket)[f"orders/_delta_log/{1:020}.json"]
     assert b"userMetadata" in commit
     assert CANARY.encode() not in commit
+
+
+def test_touched_files_are_fetched_copied_and_put_back(server: S3Server, bucket: str) -> None:
+    settings = {
+        "spark.deltaMerge.copyFilesFromBytes": "0",
+        "spark.deltaMerge.smallMergeBytes": "0",
+        "spark.deltaMerge.shortcuts.enabled": "false",
+        "spark.hadoop.fs.s3a.encryption.algorithm": "AES256",
+    }
+    hook = DeltaMergeHook(conf={**SPARK, **settings})
+    hook.merge(config(bucket, "SELECT id, 'old' AS name FROM range(100)"))
+    changed = hook.merge(config(bucket, "SELECT 7L AS id, 'new' AS name"))
+    assert "which are copied without these rows" in changed.executor_reason
+    assert rows(bucket) == [(number, "new" if number == 7 else "old") for number in range(100)]
+    copies = [key for key in server.objects(bucket) if ".c000." in key]
+    assert copies
+    for key in copies:
+        head = server.client.head_object(Bucket=bucket, Key=key)
+        assert head["ServerSideEncryption"] == "AES256", "a copy is written by the session's settings"

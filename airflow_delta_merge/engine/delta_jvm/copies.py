@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
 from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
 from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile, arrow_version
 
@@ -55,7 +56,8 @@ _NUMBERS_OF_ROWS = ("baseRowId", "defaultRowCommitVersion")
 class CopyTerms:
     """How copies of data files are made.
 
-    :param folder: the table's folder.
+    :param folder: the table's folder, in its file system.
+    :param store: that file system, unless it is this machine's.
     :param codec: one of :data:`~airflow_delta_merge.engine.old_rows.parquet_copy.CODECS`.
     :param columns: physical names of the columns that each file must have.
     :param may_have: physical names of optional columns: partition columns and those of change data.
@@ -64,6 +66,7 @@ class CopyTerms:
     """
 
     folder: Path
+    store: StoreFiles | None
     codec: str
     columns: tuple[str, ...]
     may_have: frozenset[str]
@@ -71,7 +74,7 @@ class CopyTerms:
     by_executors: bool
 
     def path_of(self, add: dict[str, Any]) -> Path | None:
-        """The file's path; None if it is outside the table's folder or has a deletion vector."""
+        """The file's path in its file system; None if it is outside the table's folder or has a deletion vector."""
         path = add["path"]
         if "deletionVector" in add or path.startswith("/") or ":" in path.split("/")[0]:
             return None
@@ -107,14 +110,21 @@ def are_files_copied(gateway: Gateway, transaction: JavaObject) -> bool:
     :param transaction: Delta's transaction, which has written nothing yet.
     """
     metadata = _metadata(transaction)
-    is_on_this_machine = str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") == "file"
     return (
-        is_on_this_machine
+        (_is_on_this_machine(transaction) or _copies_in_driver(gateway))  # executors can't call Hadoop from Python
         and not transaction.newMetadata().isDefined()  # the merge doesn't change the table's schema
         and _is_copied_table(metadata)
         and _is_copied_from_writer(gateway, transaction, metadata["configuration"])
         and _has_arrow()  # which imports it
     )
+
+
+def _is_on_this_machine(transaction: JavaObject) -> bool:
+    return str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") == "file"
+
+
+def _copies_in_driver(gateway: Gateway) -> bool:
+    return bool(gateway.session.sparkContext().isLocal())
 
 
 def _is_copied_table(metadata: dict[str, Any]) -> bool:
@@ -163,9 +173,19 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
     names = {str(each["metadata"].get(_PHYSICAL_NAME, each["name"])): each["name"] for each in fields}
     columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
     may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
-    folder = Path(str(transaction.deltaLog().dataPath().toUri().getPath()))
-    by_executors = not gateway.session.sparkContext().isLocal()
-    return CopyTerms(folder, _codec(gateway, configuration), columns, may_have, plan, by_executors)
+    path = transaction.deltaLog().dataPath()
+    store = None
+    if not _is_on_this_machine(transaction):
+        store = StoreFiles(gateway, path, transaction.deltaLog().newDeltaHadoopConf())
+    return CopyTerms(
+        folder=Path(str(path.toUri().getPath())),
+        store=store,
+        codec=_codec(gateway, configuration),
+        columns=columns,
+        may_have=may_have,
+        statistics=plan,
+        by_executors=not _copies_in_driver(gateway),
+    )
 
 
 def add_elsewhere(add: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Removes rows from files by copying each file without them, with Arrow: by threads of the driver, or by the executors.
 
+Files that are not on this machine are fetched by the driver's threads, and their copies put in their place.
+
 If new versions of rows need old values, the driver's pass also writes the taken rows to temporary files. Spark then
 reads these instead of the touched files.
 """
@@ -9,9 +11,10 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +24,22 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
 from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
-from airflow_delta_merge.engine.old_rows.parquet_copy import CopiedFile, FileToCopy, copy_file, reason_not_to_copy
+from airflow_delta_merge.engine.old_rows.parquet_copy import (
+    CannotCopyError,
+    CopiedFile,
+    FileToCopy,
+    copy_file,
+    reason_not_to_copy,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
+    from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf
 
 _log = logging.getLogger(__name__)
 
@@ -48,19 +57,21 @@ class Copies:
     :param merge: the merge.
     :param terms: how copies are made.
     :param jobs: the files to copy, each with its add action.
+    :param folder: a folder for temporary files.
     """
 
-    def __init__(self, merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job]) -> None:
+    def __init__(self, merge: MergeContext, terms: CopyTerms, jobs: Sequence[_Job], folder: Path) -> None:
         self._merge = merge
         self._terms = terms
         self._jobs = jobs
         self._copied: Sequence[CopiedFile] = ()
-        files, codec, leaves = [file for _, file in jobs], terms.codec, terms.statistics.leaves
+        files = [file for _, file in jobs]
         self._copies: _CopiesInThreads | CopiesOnExecutors
         if terms.by_executors:
-            self._copies = CopiesOnExecutors(merge.gateway, files, codec=codec, leaves=leaves)
+            leaves = terms.statistics.leaves
+            self._copies = CopiesOnExecutors(merge.gateway, files, codec=terms.codec, leaves=leaves)
         else:
-            self._copies = _CopiesInThreads(merge.gateway.default_parallelism, files, codec=codec, leaves=leaves)
+            self._copies = _CopiesInThreads(merge.gateway.default_parallelism, files, terms, folder)
 
     def taken_rows(self) -> FileSet | None:
         """Temporary files with the taken rows, once all files are copied; None if copying failed."""
@@ -96,7 +107,10 @@ class Copies:
         """Stop copying and delete all copies."""
         self.close()
         for path in {*(file.copy for _, file in self._jobs), *(copy.path for copy in self._copied)}:
-            Path(path).unlink(missing_ok=True)
+            if self._terms.store:
+                self._terms.store.delete(path)
+            else:
+                Path(path).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Stop copying."""
@@ -108,14 +122,20 @@ class _CopiesInThreads:
 
     :param cores: how many files to copy at a time.
     :param files: what to copy.
-    :param codec: see :func:`copy_file`, also for ``leaves``.
+    :param terms: how.
+    :param folder: a folder for temporary files.
     """
 
-    def __init__(self, cores: int, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]) -> None:
-        # A single file is decoded by all cores.
-        copy = partial(
-            copy_file, codec=codec, leaves=leaves, most_bytes=_MOST_BYTES_AT_ONCE, use_threads=len(files) < cores
+    def __init__(self, cores: int, files: Sequence[FileToCopy], terms: CopyTerms, folder: Path) -> None:
+        copy: Callable[[FileToCopy], CopiedFile] = partial(
+            copy_file,
+            codec=terms.codec,
+            leaves=terms.statistics.leaves,
+            most_bytes=_MOST_BYTES_AT_ONCE,
+            use_threads=len(files) < cores,  # a single file is decoded by all cores
         )
+        if terms.store:
+            copy = partial(_copy_in_store, store=terms.store, terms=terms, folder=folder, copy=copy)
         self._executor = ThreadPoolExecutor(min(cores, len(files)), thread_name_prefix="copy-files")
         self._copies = [self._executor.submit(copy, file) for file in files]
 
@@ -126,6 +146,25 @@ class _CopiesInThreads:
     def stop(self) -> None:
         """Stop the threads after each has finished its current file."""
         self._executor.shutdown(cancel_futures=True)
+
+
+def _copy_in_store(
+    file: FileToCopy, *, store: StoreFiles, terms: CopyTerms, folder: Path, copy: Callable[[FileToCopy], CopiedFile]
+) -> CopiedFile:
+    """Fetch a file, copy it on this machine and put the copy beside it.
+
+    :raises CannotCopyError: as :func:`copy_file`, and for what :func:`reason_not_to_copy` finds in the file's footer.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as here:
+        local = replace(file, path=str(Path(here, Path(file.path).name)), copy=str(Path(here, Path(file.copy).name)))
+        store.fetch(file.path, local.path)
+        if reason := reason_not_to_copy(local.path, terms.columns, terms.may_have):
+            raise CannotCopyError(f"{Path(file.path).name}: {reason}")
+        copied = replace(copy(local), path=file.copy)
+        if not copied.num_rows:
+            return copied
+        num_bytes, modified_ms = store.put(local.copy, file.copy)
+        return replace(copied, num_bytes=num_bytes, modified_ms=modified_ms)
 
 
 def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> bool:
@@ -160,9 +199,9 @@ def copies_without(
         _log.info("Files are rewritten by Spark: %s", reason)
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="taken-rows-", dir=merge.gateway.temporary_folder))
+    folder = Path(tempfile.mkdtemp(prefix="copies-", dir=merge.gateway.temporary_folder))
     try:
-        copies = Copies(merge, terms, _jobs(terms, adds, taken, folder if keep_taken_rows else None))
+        copies = Copies(merge, terms, _jobs(terms, adds, taken, folder if keep_taken_rows else None), folder)
         try:
             yield copies
         except BaseException:
@@ -180,6 +219,8 @@ def _reason_not_to_copy(terms: CopyTerms, adds: Mapping[Path | None, dict[str, A
             return "a file has marked rows, or isn't in the table's folder"
         if "" in add["partitionValues"].values():
             return f"{path.name}: its partition has an empty value, of which Delta makes NULL when it writes the rows"
+        if terms.store:  # footers are read when the files have been fetched; the first that is no good ends the copying
+            continue
         try:
             reason = reason_not_to_copy(str(path), terms.columns, terms.may_have)
         except Exception as error:  # Spark may read what Arrow can't
