@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as time_of_day
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,7 +29,7 @@ class MergeWindow:
     :param end: the end, in the same form.
     :param column_type: the column's content: ``timestamp`` (points in time), ``timestamp_ntz`` (local times of
         ``timezone``), ``date`` (local dates) or ``string`` (local dates as text, ``2024-02-29``).
-    :param timezone: the time zone of local times and dates, e.g. ``Europe/Berlin``.
+    :param timezone: the time zone of local times and dates, e.g. ``Europe/Berlin`` or ``+01:00``.
     :param date_column: for timestamps and local times: another column of the target with their local date, e.g. a
         partition column. Fewer files are searched then, and writers of different days don't conflict.
     :raises MergeConfigError: when the span is empty, or does not consist of whole local days for a column of dates.
@@ -55,7 +56,8 @@ class MergeWindow:
                 f"The window from {self.start} to {self.end} is empty. If it is the run's data interval: in Airflow 3 "
                 'schedule="@daily" has empty ones. Use CronDataIntervalTimetable, or set start and end.'
             )
-        if self._local("start") >= self._local("end") or self._moment("start") >= self._moment("end"):
+        goes_back = self.column_type != "timestamp" and self._local("start") >= self._local("end")
+        if goes_back or self._moment("start") >= self._moment("end"):
             raise MergeConfigError(
                 f"The window from {self.start} to {self.end} is empty. Its end must be after its start, also in local "
                 f"time of {self.timezone}."
@@ -66,7 +68,7 @@ class MergeWindow:
                     "A window's date_column is only available for a column of timestamps, not of dates. Remove it."
                 )
             for name in ("start", "end"):
-                if self._local(name).time() != time_of_day.min:
+                if not self._begins_day(name):
                     raise MergeConfigError(
                         f"The window from {self.start} to {self.end} has no whole days in {self.timezone}, "
                         f"but {self.column} holds dates. Set the timezone of these days, or use a daily schedule."
@@ -98,7 +100,7 @@ class MergeWindow:
         span = self._span(f"{alias}.")
         if self.date_column is None:
             return span
-        last = (self._local("end") - timedelta(microseconds=1)).date()
+        last = self._last_local().date()
         name = f"{alias}.{quote_name(self.date_column)}"
         return f"{name} >= {_date(self._local('start').date())} AND {name} <= {_date(last)} AND {span}"
 
@@ -117,6 +119,19 @@ class MergeWindow:
                 return _date(local.date())
             case _:
                 return quote_text(local.date().isoformat())
+
+    def _begins_day(self, which: str) -> bool:
+        """Whether a local day begins then. Where clocks change at midnight, it may begin at 1 o'clock."""
+        local = self._local(which)
+        midnight = datetime.combine(local.date(), time_of_day.min, self._zone())
+        return local.time() == time_of_day.min or self._in_zone(which, midnight, ZoneInfo("UTC")) == self._moment(which)
+
+    def _last_local(self) -> datetime:
+        """The last local time in the window. Clocks may go back at its end."""
+        tick = timedelta(microseconds=1)
+        if self.column_type == "timestamp":
+            return self._in_zone("end", self._moment("end") - tick, self._zone())
+        return self._local("end") - tick
 
     def _local(self, which: str) -> datetime:
         """Local time in the window's time zone, without an offset."""
@@ -140,7 +155,7 @@ class MergeWindow:
         zone = self._zone()
         return self._in_zone(which, value if value.tzinfo else value.replace(tzinfo=zone), ZoneInfo("UTC"))
 
-    def _in_zone(self, which: str, moment: datetime, zone: ZoneInfo) -> datetime:
+    def _in_zone(self, which: str, moment: datetime, zone: tzinfo) -> datetime:
         try:
             return moment.astimezone(zone)
         except OverflowError as error:
@@ -148,12 +163,16 @@ class MergeWindow:
                 f"The window's {which} must be within the years 1 to 9999 in each time zone, got {moment}."
             ) from error
 
-    def _zone(self) -> ZoneInfo:
+    def _zone(self) -> tzinfo:
+        name = require_text(self.timezone, "a window's timezone")
+        with suppress(ValueError):  # an offset, as of a DAG whose start_date has one
+            if (offset := datetime.strptime(name, "%z").tzinfo) is not None:
+                return offset
         try:
-            return ZoneInfo(require_text(self.timezone, "a window's timezone"))
+            return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise MergeConfigError(
-                f"There is no timezone {self.timezone!r}. Write it like Europe/Berlin or UTC."
+                f"There is no timezone {self.timezone!r}. Write it like Europe/Berlin, UTC or +01:00."
             ) from error
 
 

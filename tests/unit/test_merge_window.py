@@ -13,6 +13,7 @@ from tests.readable_ids import readable
 
 DAY = {"column": "at", "start": "2024-03-30T23:00:00+00:00", "end": "2024-03-31T22:00:00+00:00"}
 BERLIN = {**DAY, "timezone": "Europe/Berlin"}  # the day has 23 hours there
+CAIRO = {"column": "at", "column_type": "date", "timezone": "Africa/Cairo"}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,24 @@ BERLIN = {**DAY, "timezone": "Europe/Berlin"}  # the day has 23 hours there
             {**BERLIN, "column": "`a.b`", "column_type": "date", "start": "2024-03-31", "end": "2024-04-02 00:00"},
             "`a.b` >= DATE '2024-03-31' AND `a.b` < DATE '2024-04-02'",
         ),
+        (
+            # From 2 o'clock summer time to 2 o'clock winter time.
+            {**BERLIN, "start": "2024-10-27T00:00Z", "end": "2024-10-27T01:00Z"},
+            "`at` >= TIMESTAMP_LTZ '2024-10-27 00:00:00+00:00' AND `at` < TIMESTAMP_LTZ '2024-10-27 01:00:00+00:00'",
+        ),
+        (
+            # There clocks went from midnight to 1 o'clock.
+            {**CAIRO, "start": "2024-04-25T22:00Z", "end": "2024-04-26T21:00Z"},
+            "`at` >= DATE '2024-04-26' AND `at` < DATE '2024-04-27'",
+        ),
+        (
+            {**CAIRO, "start": "2024-04-25", "end": "2024-04-26"},
+            "`at` >= DATE '2024-04-25' AND `at` < DATE '2024-04-26'",
+        ),
+        (
+            {**DAY, "column_type": "date", "timezone": "+05:30", "start": "2024-03-31", "end": "2024-04-01"},
+            "`at` >= DATE '2024-03-31' AND `at` < DATE '2024-04-01'",
+        ),
     ],
     ids=[
         "timestamps",
@@ -40,6 +59,10 @@ BERLIN = {**DAY, "timezone": "Europe/Berlin"}  # the day has 23 hours there
         "dates",
         "dates as texts",
         "local dates of an odd name",
+        "the hour that comes twice",
+        "a day without a midnight",
+        "the day before it",
+        "an offset as time zone",
     ],
 )
 def test_a_span_in_sql(window: dict[str, Any], span: str) -> None:
@@ -53,6 +76,12 @@ def test_a_date_column_of_the_target_is_bounded_too() -> None:
     )
     an_hour = MergeWindow(column="at", start="2024-03-31T23:00", end="2024-04-01T01:00", date_column="day")
     assert "`t`.`day` >= DATE '2024-03-31' AND `t`.`day` <= DATE '2024-04-01'" in an_hour.target_condition("`t`")
+
+
+def test_a_date_column_is_bounded_by_the_last_moment_where_clocks_go_back_at_midnight() -> None:
+    window = {"column": "at", "date_column": "day", "timezone": "America/Havana"}
+    two_hours = MergeWindow(**window, start="2024-11-03T03:00Z", end="2024-11-03T05:00Z")
+    assert "`t`.`day` >= DATE '2024-11-02' AND `t`.`day` <= DATE '2024-11-03'" in two_hours.target_condition("`t`")
 
 
 @pytest.mark.parametrize(
