@@ -77,6 +77,9 @@ class SourceExpectations:
         if not isinstance(conditions, Iterable) or not all(isinstance(each, RowCondition) for each in conditions):
             raise MergeConfigError(f"expect_source's conditions must be RowConditions, got {conditions!r:.80}.")
         object.__setattr__(self, "conditions", tuple(conditions))
+        called = [each.name for each in self.conditions]
+        if len(set(called)) < len(called):
+            raise MergeConfigError(f"expect_source's conditions have a name twice: {', '.join(called)}. Rename one.")
         if not (self.unique or self.not_null or self.columns or self.conditions):
             raise MergeConfigError("expect_source is empty. Set unique, not_null, columns or a named condition.")
         if self.sample not in _SAMPLES:

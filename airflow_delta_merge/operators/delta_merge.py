@@ -224,9 +224,9 @@ class DeltaMergeOperator(SparkOptions):
     ) -> None:
         if asset_events not in ("on_commit", "always", "never"):
             raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {asset_events!r}.")
-        if asset_events != "never":
-            kwargs["outlets"] = [*(kwargs.get("outlets") or ()), MERGED_TABLES]
         super().__init__(**kwargs)
+        if asset_events != "never":
+            self.outlets = [*self.outlets, MERGED_TABLES]
         self.target = plain_target(target)
         self.source = plain_source(source)
         self.on = to_plain(on)

@@ -13,6 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
+from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import (
     MergeConfig,
     MergeSource,
@@ -273,6 +274,7 @@ def test_a_clause_given_as_a_dict_is_checked_too() -> None:
         {"target": MergeTarget(path="/t"), "source": MergeSource.of_path("/in/a.csv", options={"sep": ";"})},
         {"source": Path("/in/a.parquet"), "target": Path("/t")},
         {"clauses": when_matched_update_all()},
+        {"outlets": delta_asset("/t")},
     ],
     ids=readable,
 )

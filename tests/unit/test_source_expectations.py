@@ -66,3 +66,6 @@ def test_what_can_not_be_meant_is_refused(expected: dict[str, Any], reason: str)
 def test_a_condition_has_a_name_of_its_own() -> None:
     with pytest.raises(MergeConfigError, match="Choose another name"):
         RowCondition(name="unique", condition="a > 0")
+    twins = tuple(RowCondition(name="positive", condition=f"{column} > 0") for column in "ab")
+    with pytest.raises(MergeConfigError, match="a name twice: positive, positive"):
+        SourceExpectations(conditions=twins)
