@@ -4,7 +4,8 @@ Spark has every other jar that Delta needs, so these are enough on ``spark.jars`
 ``spark.jars.packages`` would resolve and ship thirty-three jars at each start, which costs six to eight seconds.
 
 They are in ``~/.cache/airflow_delta_merge/jars/<version>/``, or in the folder set by ``AIRFLOW_DELTA_MERGE_JARS``.
-On a machine without network, copy the files there. ``AIRFLOW_DELTA_MERGE_MAVEN`` sets a mirror of Maven Central.
+On a machine without network, copy the files there. ``AIRFLOW_DELTA_MERGE_MAVEN`` sets a mirror of Maven Central; one
+that needs a login has it in its URL: ``https://user:password@maven.internal/central``.
 
 ``airflow-delta-merge jars`` downloads missing jars and prints the paths, separated by commas. With ``--s3a``,
 ``--azure`` or ``--gcs`` it does the same for a store's driver
@@ -13,6 +14,7 @@ On a machine without network, copy the files there. ``AIRFLOW_DELTA_MERGE_MAVEN`
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
 import logging
@@ -24,6 +26,7 @@ import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from airflow_delta_merge.exceptions import DeltaJarsError
 from airflow_delta_merge.runtime.spark_home import SparkHome
@@ -64,9 +67,26 @@ class Jar:
 
     @property
     def url(self) -> str:
-        """Its URL at Maven Central or the configured mirror."""
-        base = os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL
+        """Its URL at Maven Central or the configured mirror, without the mirror's login."""
+        base, _ = _repository()
         return "/".join([base.rstrip("/"), *self.group.split("."), self.artifact, self.version, self.file_name])
+
+    def request(self, method: str = "GET") -> urllib.request.Request:
+        """A request for it. The login isn't sent to where the mirror may redirect it."""
+        # The URL is ours or the administrator's, and a download is verified.
+        request = urllib.request.Request(self.url, method=method)  # noqa: S310
+        _, login = _repository()
+        if login:
+            request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+        return request
+
+
+def _repository() -> tuple[str, str]:
+    """The URL of Maven Central or the configured mirror, and the mirror's login as ``user:password``; may be empty."""
+    scheme, found, rest = (os.environ.get(MAVEN_VARIABLE, "").strip() or MAVEN_CENTRAL).partition("://")
+    authority, slash, path = rest.partition("/")
+    login, _, host = authority.rpartition("@")
+    return f"{scheme}{found}{host}{slash}{path}", unquote(login)
 
 
 def _of_delta(version: str, **sha256_of_artifact: str) -> tuple[Jar, ...]:
@@ -170,8 +190,7 @@ def have(jars: Iterable[Jar]) -> bool:
         path, found = _look(folder, jar)
         if found != jar.sha256:
             try:
-                head = urllib.request.Request(jar.url, method="HEAD")  # noqa: S310 (as in _download)
-                urllib.request.urlopen(head, timeout=_HEAD_TIMEOUT_SECONDS).close()  # noqa: S310
+                urllib.request.urlopen(jar.request("HEAD"), timeout=_HEAD_TIMEOUT_SECONDS).close()  # noqa: S310
             except (OSError, ValueError, http.client.HTTPException) as error:
                 raise DeltaJarsError(_not_fetched(jar.url, path, error)) from error
             return False
@@ -228,9 +247,9 @@ def _download(jar: Jar, temporary: Path, path: Path) -> None:
     url = jar.url
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            # The URL is ours or the administrator's, and the download is verified below.
-            with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response, temporary.open("wb") as file:  # noqa: S310
-                while chunk := response.read(_CHUNK):
+            answer = urllib.request.urlopen(jar.request(), timeout=_TIMEOUT_SECONDS)  # noqa: S310
+            with answer, temporary.open("wb") as file:
+                while chunk := answer.read(_CHUNK):
                     file.write(chunk)
         except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not a URL
             lasting = isinstance(error, ValueError) or (isinstance(error, urllib.error.HTTPError) and error.code < 500)

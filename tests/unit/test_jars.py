@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -86,6 +91,48 @@ def test_offline_tells_the_ways_out(folder: Path, maven: str, monkeypatch: pytes
         jars.delta_jars()
     for word in ("Without network", str(folder), jars.FOLDER_VARIABLE, jars.MAVEN_VARIABLE):
         assert word in str(caught.value)
+
+
+class _Private(SimpleHTTPRequestHandler):
+    """A mirror for one user."""
+
+    def do_GET(self) -> None:
+        login = f"Basic {base64.b64encode(b'bob:s3/cret').decode()}"
+        if self.headers["Authorization"] == login:
+            super().do_GET()
+        else:
+            self.send_error(401)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def private_mirror(mirror: Path) -> Iterator[str]:
+    """The address of a mirror that needs a login."""
+    with HTTPServer(("127.0.0.1", 0), partial(_Private, directory=str(mirror))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_mirror_may_need_a_login(folder: Path, private_mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, f"http://bob:s3%2Fcret@{private_mirror}/")
+    assert jars.have_delta_jars() is False
+    assert len(jars.delta_jars()) == 4
+
+
+def test_the_login_of_a_mirror_is_not_shown(
+    folder: Path, private_mirror: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(jars.MAVEN_VARIABLE, f"http://bob:wrong-secret@{private_mirror}/")
+    for attempt in (jars.delta_jars, jars.have_delta_jars):
+        with caplog.at_level("INFO"), pytest.raises(DeltaJarsError, match=f"from http://{private_mirror}/io") as caught:
+            attempt()
+        assert "401" in str(caught.value)
+        assert "secret" not in f"{caught.value}{caplog.text}"
 
 
 def test_folder_that_cannot_be(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
