@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import conf
 
 #: The folder below ``[logging] base_log_folder``.
 FOLDER = "delta_merge"
+_LONGEST_NAME = 200  # bytes; file systems take 255, and the names of a DAG and a task may be longer together
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ class SparkLog:
         base = conf.get("logging", "base_log_folder", fallback="")
         if not base:
             return cls(None)
-        application = re.sub(r"[^\w.=+-]+", "_", name).strip(".") or "merge"
+        whole = re.sub(r"[^\w.=+-]+", "_", name)
+        application = whole.encode()[:_LONGEST_NAME].decode(errors="ignore").strip(".") or "merge"
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
         return cls(Path(base).expanduser() / FOLDER / application / f"{moment}-{uuid.uuid4().hex[:6]}.log")
 

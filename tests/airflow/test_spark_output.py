@@ -161,6 +161,14 @@ def test_sparks_own_log_has_a_name_that_leads_nowhere_else(logs: Path) -> None:
     assert SparkLog.of("..").path.parent == logs / FOLDER / "merge"  # type: ignore[union-attr]
 
 
+def test_sparks_own_log_is_kept_for_the_longest_names(logs: Path) -> None:
+    for name in (f"{'d' * 250}.{'t' * 250}", "ü" * 250):
+        spark_log = SparkLog.of(name)
+        assert spark_log.open()
+        assert spark_log.path is not None
+        assert spark_log.path.parent.name == name[: len(spark_log.path.parent.name)]
+
+
 def test_a_merge_goes_on_without_a_place_for_sparks_own_log(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
     logs.write_text("a file where a folder should be")
     submit = SparkSubmit()
