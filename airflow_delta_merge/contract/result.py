@@ -142,12 +142,13 @@ def _check_type(name: str, value: Any) -> None:
     elif name == "already_committed":
         good = isinstance(value, bool)
     elif name in ("metrics", "durations_ms", "failed_expectations"):
-        good = isinstance(value, dict) and all(isinstance(k, str) and _is_int(v) for k, v in value.items())
+        good = isinstance(value, dict) and all(isinstance(k, str) and is_whole_number(v) for k, v in value.items())
     else:
-        good = _is_int(value) or (name in ("version", "num_null_keys") and value is None)
+        good = is_whole_number(value) or (name in ("version", "num_null_keys") and value is None)
     if not good:
         raise MergeResultError(f"This merge result has a wrong value for {name}: {str(value)[:80]!r}.")
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def is_whole_number(value: Any) -> bool:
+    """Whether a value is a number such as a count: one that Delta's and Spark's longs hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

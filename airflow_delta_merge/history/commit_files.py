@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_delta_merge.contract.result import is_whole_number
 from airflow_delta_merge.history.records import Commit, commit_of
 
 #: Of larger commits the single files aren't kept.
@@ -108,4 +109,4 @@ def _partition(action: Mapping[str, Any] | None) -> tuple[tuple[str, str | None]
 
 def _size(action: Mapping[str, Any] | None) -> int:
     size = (action or {}).get("size")
-    return size if isinstance(size, int) else 0
+    return int(size) if is_whole_number(size) else 0

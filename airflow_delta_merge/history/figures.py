@@ -84,7 +84,7 @@ def sparkline(values: Sequence[int]) -> str:
     largest = max(values, default=0)
     if largest <= 0:
         return _BLOCKS[0] * len(values)
-    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, value * len(_BLOCKS) // largest)] for value in values)
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, max(0, value) * len(_BLOCKS) // largest)] for value in values)
 
 
 def about(table: Table) -> str:

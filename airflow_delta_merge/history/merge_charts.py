@@ -83,7 +83,7 @@ def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
     )
     charts = []
     for name, values, written in drawn:
-        series = [Series(name=each, values=[value(commit) for commit in merges]) for each, value in values]
+        series = [Series(name=each, values=[_drawn(value(commit)) for commit in merges]) for each, value in values]
         if any(any(each.values) for each in series):
             charts.append(Chart(name=name, versions=[each.version for each in merges], series=series, written=written))
     return charts
@@ -91,6 +91,11 @@ def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
 
 def _phase(name: str) -> tuple[str, Value]:
     return name, lambda commit: commit.durations_ms.get(name)
+
+
+def _drawn(value: int | None) -> int | None:
+    """Logs of other writers may have negative numbers, which no bar shows."""
+    return None if value is None else max(0, value)
 
 
 def _difference(larger: int | None, smaller: int | None) -> int | None:

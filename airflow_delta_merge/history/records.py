@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
 from airflow_delta_merge.contract.identity import TaskInstanceIdentity
-from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.contract.result import MergeResult, is_whole_number
 from airflow_delta_merge.exceptions import MergeResultError
 
 #: The writer of commits that carry a record of this package.
@@ -289,8 +289,8 @@ def _parameters(parameters: Any) -> dict[str, str]:
 def _whole(value: Any) -> int | None:
     """A number, also one that is written as a text, as Delta writes metrics."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        value = int(value)
+    return value if is_whole_number(value) else None
 
 
 def _text(value: Any) -> str | None:

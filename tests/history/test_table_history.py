@@ -21,8 +21,9 @@ from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
 from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import TableLogError
-from airflow_delta_merge.history import table_history
-from airflow_delta_merge.history.commit_files import read_commit
+from airflow_delta_merge.history import figures, table_history
+from airflow_delta_merge.history.commit_files import changes_by_partition, read_commit
+from airflow_delta_merge.history.merge_charts import merge_charts
 from airflow_delta_merge.history.records import OWN_WRITER, commit_of
 from airflow_delta_merge.history.table_history import HistoryPage, read_details, read_history
 from tests.airflow.tables import commit, create_table
@@ -232,6 +233,24 @@ def test_whatever_a_commit_says_of_itself_is_read(info: dict[str, Any]) -> None:
 @given(st.binary() | st.just(b'{"commitInfo":[') | _JSON.map(lambda said: json.dumps({"commitInfo": said}).encode()))
 def test_whatever_a_commit_file_holds_is_read(data: bytes) -> None:
     assert read_commit(3, data).version == 3
+
+
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), 2**63, -(10**18), "-10"], ids=["huge", "tiny", "no long", "negative", "as a text"]
+)
+def test_no_number_of_a_commit_is_too_large_or_small_to_be_shown(number: int | str) -> None:
+    names = ("numTargetRowsInserted", "numTargetBytesAdded", "executionTimeMs", "scanTimeMs")
+    info = {"timestamp": number, "operation": "MERGE", "operationMetrics": dict.fromkeys(names, number)}
+    file = {"path": "a", "size": number, "partitionValues": {}}
+    commit = read_commit(1, json.dumps({"commitInfo": info}).encode())
+    assert "rows inserted" in figures.facts_of(commit)
+    for chart in merge_charts([commit]):
+        assert "height=\"-" not in chart.svg
+    assert figures.sparkline([commit.rows.inserted or 0, 1])
+    (change,) = changes_by_partition(json.dumps({"add": file}).encode())
+    assert len(figures.numbers_of(change)) == 5
+    wrong = RECORD.to_user_metadata().replace('"num_added_bytes": 700', f'"num_added_bytes": {number}')
+    assert figures.facts_of(commit_of(1, {"operation": "MERGE", "userMetadata": wrong}))
 
 
 @pytest.mark.slow

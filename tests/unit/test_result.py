@@ -13,7 +13,7 @@ from airflow_delta_merge.contract.result import RESULT_VERSION, MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeResultError
 from tests.readable_ids import readable
 
-COUNTS = st.integers(min_value=-1, max_value=2**63)
+COUNTS = st.integers(min_value=-1, max_value=2**63 - 1)
 NAMES = st.text(min_size=1)
 RESULTS = st.builds(
     MergeResult,
