@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from airflow_delta_merge.exceptions import MergeResultError
 
@@ -149,6 +149,6 @@ def _check_type(name: str, value: Any) -> None:
         raise MergeResultError(f"This merge result has a wrong value for {name}: {str(value)[:80]!r}.")
 
 
-def is_whole_number(value: Any) -> bool:
+def is_whole_number(value: Any) -> TypeGuard[int]:
     """Whether a value is a number such as a count: one that Delta's and Spark's longs hold."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

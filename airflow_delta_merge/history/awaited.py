@@ -14,6 +14,7 @@ from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.contract.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError, StoreAccessError, TableLogError, UnreadableTableError
 from airflow_delta_merge.history import log_reader
+from airflow_delta_merge.history.commit_files import read_commit
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -42,6 +43,13 @@ class StoredTable(StoreConnections):
     def to_dict(self) -> dict[str, Any]:
         """JSON types, for the arguments of a trigger."""
         return asdict(self)
+
+    def options(self) -> dict[str, str]:
+        """Access to the storage, with keys.
+
+        :raises StoreAccessError: when a connection can't be used.
+        """
+        return {**self.deltalake_options(), **self.storage_options}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +129,12 @@ class RecordedMerge(StoredTable):
         if table.transaction_version(self.application_id) is None:
             return None
         return (
-            self._look_through(table.history(_COMMITS_AT_FIRST))
-            or self._look_through(table.history())
+            self._look_through(table, table.history(_COMMITS_AT_FIRST))
+            or self._look_through(table, table.history())
             or {"result": None}
         )
 
-    def _look_through(self, commits: list[dict[str, Any]]) -> dict[str, Any] | None:
+    def _look_through(self, table: DeltaTable, commits: list[dict[str, Any]]) -> dict[str, Any] | None:
         quoted = json.dumps(self.application_id)
         for commit in commits:
             text = commit.get("userMetadata")
@@ -137,8 +145,20 @@ class RecordedMerge(StoredTable):
             except MergeResultError as error:
                 raise AirflowFailException(f"What the merge recorded in {self.path} can't be read: {error}") from error
             if record is not None and record.identity.application_id == self.application_id:
-                return {"result": record.result_of(commit["version"]).to_dict()}
+                version = self._version_of(table, record, commit["version"])
+                return {"result": record.result_of(version).to_dict()}
         return None
+
+    def _version_of(self, table: DeltaTable, record: CommitRecord, highest: int) -> int:
+        """The version of a record's commit.
+
+        :param highest: what ``deltalake`` takes for it, which skips later commits that say nothing of themselves.
+        """
+        for version in range(highest, -1, -1):
+            data = log_reader.commit_data(table.table_uri, self.options(), version)
+            if data is not None and read_commit(version, data).record == record:
+                return version
+        return highest
 
 
 def commits_after(table: StoredTable, version: int | None) -> tuple[int, list[str]] | None:
@@ -172,8 +192,7 @@ def read_log(table: StoredTable, look: Callable[[DeltaTable], _T | None]) -> _T 
     :raises AirflowException: when the log can't be read after several attempts, or the connection can't be used.
     """
     try:
-        storage_options = {**table.deltalake_options(), **table.storage_options}
-        return log_reader.read_log(table.path, storage_options, look)
+        return log_reader.read_log(table.path, table.options(), look)
     except UnreadableTableError as error:
         raise AirflowFailException(str(error)) from error
     except (TableLogError, StoreAccessError) as error:

@@ -109,4 +109,4 @@ def _partition(action: Mapping[str, Any] | None) -> tuple[tuple[str, str | None]
 
 def _size(action: Mapping[str, Any] | None) -> int:
     size = (action or {}).get("size")
-    return int(size) if is_whole_number(size) else 0
+    return size if is_whole_number(size) else 0

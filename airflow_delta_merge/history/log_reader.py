@@ -29,6 +29,26 @@ def open_table(path: str, storage_options: Mapping[str, str]) -> DeltaTable | No
     return DeltaTable(path, storage_options=options) if DeltaTable.is_deltatable(path, options) else None
 
 
+def commit_data(uri: str, storage_options: Mapping[str, str], version: int) -> bytes | None:
+    """The file of a commit; None when the log has none, e.g. because it was cleaned up.
+
+    :param uri: the table's, as ``deltalake`` writes it.
+    """
+    from deltalake.fs import DeltaStorageHandler
+
+    try:
+        with DeltaStorageHandler(uri, dict(storage_options) or None).open_input_file(commit_file(version)) as file:
+            data: bytes = file.read()
+    except FileNotFoundError:
+        return None
+    return data
+
+
+def commit_file(version: int) -> str:
+    """The path of a commit's file in its table's folder."""
+    return f"_delta_log/{version:020}.json"
+
+
 def read_log(
     path: str,
     storage_options: Mapping[str, str],

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.history.commit_files import PartitionChange, changes_by_partition, read_commit
-from airflow_delta_merge.history.log_reader import open_table, read_log
+from airflow_delta_merge.history.log_reader import commit_data, commit_file, open_table, read_log
 from airflow_delta_merge.history.records import Commit, Table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.fs import DeltaStorageHandler
 
 _T = TypeVar("_T")
 
@@ -158,20 +157,8 @@ class _Log:
         return found
 
     def _read(self, version: int) -> bytes | None:
-        if version < 0:
-            return None
-        try:
-            with self._files().open_input_file(_file_of(version)) as file:
-                data: bytes = file.read()
-        except FileNotFoundError:
-            return None
-        return data
-
-    def _files(self) -> DeltaStorageHandler:
-        from deltalake.fs import DeltaStorageHandler
-
         assert self._table is not None
-        return DeltaStorageHandler(self._table.table_uri, dict(self._options) or None)
+        return None if version < 0 else commit_data(self._table.table_uri, self._options, version)
 
     def _opened(self) -> DeltaTable | None:
         """The table, updated, or opened again if it was replaced."""
@@ -198,7 +185,11 @@ class _Log:
 
     def _state_of(self, version: int) -> tuple[Any, ...] | None:
         """Identifies a commit's file, to detect that it was replaced; None if it doesn't exist."""
-        (info,) = self._files().get_file_info([_file_of(version)])
+        from deltalake.fs import DeltaStorageHandler
+
+        assert self._table is not None
+        files = DeltaStorageHandler(self._table.table_uri, dict(self._options) or None)
+        (info,) = files.get_file_info([commit_file(version)])
         return (version, info.size, info.mtime_ns) if info.is_file else None
 
     def _describe(self, opened: DeltaTable) -> Table:
@@ -230,10 +221,6 @@ def _log(path: str, storage_options: Mapping[str, str] | None) -> _Log:
 
 def _is_there(commit: Commit | None) -> bool:
     return commit is not None
-
-
-def _file_of(version: int) -> str:
-    return f"_delta_log/{version:020}.json"
 
 
 def _said(error: OSError) -> str:

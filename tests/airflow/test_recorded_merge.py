@@ -102,6 +102,16 @@ def test_a_record_is_found_behind_many_commits(path: str, monkeypatch: pytest.Mo
     assert look(path)["version"] == 1
 
 
+def test_its_version_is_known_also_behind_commits_that_say_nothing_of_themselves(path: str) -> None:
+    commit(path, "app")
+    for version in (2, 3):
+        silent = Path(path) / "_delta_log" / f"{version:020}.json"
+        silent.write_text('{"txn": {"appId": "other", "version": 1}}\n')
+    found = RecordedMerge(path=path, application_id="app").found()
+    assert found is not None
+    assert found["result"]["version"] == 1
+
+
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
