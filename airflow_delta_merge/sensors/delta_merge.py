@@ -24,7 +24,7 @@ from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history.awaited import RecordedMerge
 from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
-from airflow_delta_merge.sensors.table_log import TableLogSensor
+from airflow_delta_merge.sensors.table_log import TableLogSensor, whole_number
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -198,10 +198,8 @@ class DeltaMergeSensor(TableLogSensor):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Check what the trigger found."""
-        from airflow_delta_merge.triggers.delta_table import found_by
-
         assert self.path is not None
-        return self._checked(context, found_by(event, self.path))
+        return self._checked(context, self._found_by(event, self.path))
 
     def _poke_log(self, context: Context) -> PokeReturnValue:
         merge = self._recorded_merge(context)
@@ -279,7 +277,7 @@ class DeltaMergeSensor(TableLogSensor):
         return list(dict.fromkeys(dates))
 
     def _map_index(self) -> int | None:
-        return None if self.map_index is None or self.map_index == "" else int(self.map_index)
+        return whole_number("map_index", self.map_index)
 
     def _check_not_lost(self, dag_id: str, instances: Sequence[tuple[str, str, str | None]]) -> None:
         for run_id, name, state in instances:

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_delta_merge.history.awaited import TableCondition, moment
 from airflow_delta_merge.operators.templates import is_template
-from airflow_delta_merge.sensors.table_log import TableLogSensor
+from airflow_delta_merge.sensors.table_log import TableLogSensor, whole_number
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -81,7 +81,7 @@ class DeltaTableSensor(TableLogSensor):
             aws_conn_id=self.aws_conn_id,
             azure_conn_id=self.azure_conn_id,
             gcp_conn_id=self.gcp_conn_id,
-            version=None if self.version in (None, "") else int(self.version),
+            version=whole_number("version", self.version),
             updated_since=self.updated_since or None,
             partition={name: str(value) for name, value in self.partition.items()},
         )
@@ -101,6 +101,4 @@ class DeltaTableSensor(TableLogSensor):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
         """Return what the trigger found."""
-        from airflow_delta_merge.triggers.delta_table import found_by
-
-        return int(found_by(event, self.path))
+        return int(self._found_by(event, self.path))

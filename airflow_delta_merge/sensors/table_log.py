@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseSensorOperator, PokeReturnValue
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    BaseSensorOperator,
+    PokeReturnValue,
+)
 from jinja2 import UndefinedError
 
 from airflow_delta_merge.connections.secrets import mask_secrets
+from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
@@ -47,6 +53,23 @@ class TableLogSensor(BaseSensorOperator):
             )
         return looked
 
+    def _found_by(self, event: Mapping[str, Any], path: str) -> Any:
+        """What the trigger found. Its errors count as those of a check here.
+
+        :raises AirflowException: if the trigger failed.
+        :raises TableLogError: if it may succeed later. With ``soft_fail`` Airflow would skip the task for any other.
+        """
+        from airflow_delta_merge.triggers.delta_table import found_by
+
+        try:
+            return found_by(event, path)
+        except AirflowFailException:
+            raise
+        except AirflowException as error:
+            if self.soft_fail:
+                raise TableLogError(str(error)) from error
+            raise
+
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
     ) -> None:
@@ -56,3 +79,18 @@ class TableLogSensor(BaseSensorOperator):
         except UndefinedError as error:
             raise AirflowFailException(str(error)) from error
         mask_secrets(self.storage_options)
+
+
+def whole_number(argument: str, value: int | str | None) -> int | None:
+    """The value of an argument in this run; None if it is empty.
+
+    :raises AirflowFailException: when it is none.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise AirflowFailException(
+            f"{argument} must be a whole number, but is {value!r} in this run. Correct it, or its template."
+        ) from error

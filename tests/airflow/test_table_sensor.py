@@ -24,6 +24,7 @@ from airflow.providers.common.compat.sdk import (
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.history.awaited import TableCondition
 from airflow_delta_merge.history.log_reader import PAUSES_SECONDS
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
@@ -216,6 +217,37 @@ def test_the_first_check_that_fails_is_treated_as_asked_for(
     with pytest.raises(raised) as found:
         waiting.execute({})
     assert found.type is raised
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "raised"),
+    [
+        (None, BROKEN, AirflowException),
+        (None, NEVER, AirflowFailException),
+        ("soft_fail", BROKEN, TableLogError),
+        ("soft_fail", NEVER, AirflowSkipException),
+        ("never_fail", BROKEN, AirflowSkipException),
+    ],
+)
+def test_a_later_check_that_fails_in_the_triggerer_is_treated_the_same(
+    monkeypatch: pytest.MonkeyPatch, argument: str | None, error: Exception, raised: type[Exception]
+) -> None:
+    arguments = {argument: True} if argument else {}
+    waiting = DeltaTableSensor(task_id="wait", path="/t", deferrable=True, poke_interval=0, **arguments)
+    monkeypatch.setattr(TableCondition, "met_by", Mock(side_effect=[None, error]))
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute({})
+    event = first_event(deferred.value.trigger)
+    with pytest.raises(raised) as found:
+        waiting.resume_execution("execute_complete", {"event": event}, {})
+    assert found.type is raised
+
+
+def test_a_version_that_is_no_number_in_a_run_fails_without_retries() -> None:
+    waiting = DeltaTableSensor(task_id="wait", path="/t", version="{{ params.version }}")
+    waiting.version = "latest"  # as rendered
+    with pytest.raises(AirflowFailException, match="version must be a whole number, but is 'latest' in this run"):
+        waiting.poke({})
 
 
 def test_silent_failures_are_waited_through_here_and_in_the_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
