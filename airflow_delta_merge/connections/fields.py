@@ -12,16 +12,19 @@ from airflow_delta_merge.exceptions import DeltaMergeError, StoreAccessError
 
 
 def existing_connection(conn_id: str, error: type[DeltaMergeError], advice: str) -> Connection:
-    """Get a connection.
+    """Get a connection. Its ``extra_dejson`` is a dict.
 
-    :param error: the error to raise when there is none. Not an AirflowException: Airflow's Spark hook would then fall
-        back to YARN.
-    :param advice: what to do then, as a sentence.
+    :param error: the error to raise when there is none, or its extra has another form. Not an AirflowException:
+        Airflow's Spark hook would then fall back to YARN.
+    :param advice: what to do if there is none, as a sentence.
     """
     try:
-        return BaseHook.get_connection(conn_id)
+        connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as missing:
         raise error(f"There is no Airflow connection {conn_id!r}. {advice}") from missing
+    if not isinstance(connection.extra_dejson, dict):  # of the command line or the environment
+        raise error(f"The connection {conn_id!r} has an extra that is not a JSON object. Correct or empty it.")
+    return connection
 
 
 def connection_of_type(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Connection
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
 
 from airflow_delta_merge.config.checks import is_seconds, option_text
 from airflow_delta_merge.connections.fields import existing_connection
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 def find_connection(conn_id: str) -> Connection:
     """Get a connection. A missing ``spark_default`` becomes a connection to this machine.
 
-    :raises SparkConnectionError: when any other connection is missing.
+    :raises SparkConnectionError: when any other connection is missing, or its extra is not a JSON object.
     """
     try:
         return existing_connection(
             conn_id, SparkConnectionError, "Create it, or remove conn_id to run Spark on this machine."
         )
-    except SparkConnectionError:
-        if conn_id != DEFAULT_CONNECTION:
+    except SparkConnectionError as error:
+        if conn_id != DEFAULT_CONNECTION or not isinstance(error.__cause__, AirflowNotFoundException):
             raise
         return Connection(conn_id=conn_id, conn_type="spark", host=LOCAL_MASTER)
 

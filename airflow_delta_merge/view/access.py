@@ -13,7 +13,6 @@ from sqlalchemy import select, tuple_
 from airflow_delta_merge.connections.policy import ConnectionPolicy
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.connections.stores import StoreConnections
-from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.view.locations import is_allowed
 from airflow_delta_merge.view.task_instances import TaskInstanceKey, in_batches
 
@@ -39,7 +38,7 @@ class LogAccess:
             connection = find_connection(conn_id)
             policy = ConnectionPolicy.of(conn_id, connection.extra_dejson)
             return cls(policy.allowed_locations, ConnectionSettings.of(connection).stores)
-        except DeltaMergeError:  # nobody knows what it allows
+        except Exception:  # also of Airflow, e.g. for a lost Fernet key: nobody knows what it allows
             return None
 
     def allows(self, location: str | None) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all
+from airflow_delta_merge.connections.s3 import S3Access
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
-from airflow_delta_merge.exceptions import SparkConnectionError
+from airflow_delta_merge.exceptions import SparkConnectionError, StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -141,6 +142,17 @@ def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any
         settings()
     with pytest.raises(DeltaMergeException, match=sentence):
         _ = DeltaMergeHook(conn_id="lake").settings
+
+
+@pytest.mark.parametrize("extra", [["keep_warm"], 7], ids=readable)
+@pytest.mark.parametrize("conn_id", ["lake", "spark_default"])
+def test_an_extra_that_is_no_object_is_an_error(monkeypatch: pytest.MonkeyPatch, conn_id: str, extra: Any) -> None:
+    connection = {"conn_type": "delta_merge", "host": "yarn", "extra": extra}
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
+    with pytest.raises(SparkConnectionError, match=f"'{conn_id}' has an extra that is not a JSON object"):
+        find_connection(conn_id)
+    with pytest.raises(StoreAccessError, match="not a JSON object"):
+        S3Access.of(conn_id)
 
 
 FIELDS = (

@@ -178,7 +178,7 @@ def test_of_another_dags_merge_into_a_shared_table_only_the_numbers_are_shown(
 @pytest.mark.parametrize(
     ("extra", "is_shown"),
     [({}, True), ({"allowed_locations": ["{tmp}"]}, True), ({"allowed_locations": ["/elsewhere"]}, False),
-     ({"allowed_locations": "no list"}, False)],
+     ({"allowed_locations": "no list"}, False), (["no object"], False)],
 )  # fmt: skip
 def test_what_the_connection_forbids_is_not_shown(
     api: TestClient,
@@ -186,7 +186,7 @@ def test_what_the_connection_forbids_is_not_shown(
     table: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    extra: dict[str, Any],
+    extra: Any,
     is_shown: bool,
 ) -> None:
     connection = json.dumps({"conn_type": "delta_merge", "host": "local", "extra": extra})
