@@ -28,6 +28,13 @@ _OTHERWISE = {
     "numpartitions": "use num_partitions",
     "fetchsize": "use fetch_size",
 }
+# Spark gives all other options to the driver. There some name another host for the login (serverName of SQL Server,
+# socksProxyHost of MySQL) or a class to load (socketFactory of Postgres).
+_OF_SPARK = (
+    *("customSchema", "prepareQuery", "sessionInitStatement", "queryTimeout", "isolationLevel", "preferTimestampNTZ"),
+    *("pushDownPredicate", "pushDownAggregate", "pushDownLimit", "pushDownOffset", "pushDownTableSample"),
+    *("pushDownJoin", "hint", "keytab", "principal", "refreshKrb5Config", "connectionProvider"),
+)
 _PARTS_OF_A_NAME = r'(?:"[^"]+"|`[^`]+`|\[[^\]]+\]|[\w$#@-]+)'
 _NAME = re.compile(rf"{_PARTS_OF_A_NAME}(?:\.{_PARTS_OF_A_NAME})*")
 
@@ -47,7 +54,8 @@ class JdbcSource:
     :param upper_bound: the end of the range.
     :param num_partitions: the number of parts; each is a query of its own.
     :param fetch_size: rows that travel at a time. (Default: 1000)
-    :param options: further options of Spark's JDBC reader, as pairs of (name, value).
+    :param options: further options of Spark's JDBC reader, as pairs of (name, value). The driver's own properties are
+        the connection's.
     :raises MergeConfigError: when it is invalid.
     """
 
@@ -81,6 +89,11 @@ class JdbcSource:
         for name, _ in self.options:
             if otherwise := _OTHERWISE.get(name.lower()):
                 raise MergeConfigError(f"{name} can't be an option of a JDBC source: {otherwise}.")
+            if name.lower() not in map(str.lower, _OF_SPARK):
+                raise MergeConfigError(
+                    f"{name} can't be an option of a JDBC source: Spark's reader has {', '.join(_OF_SPARK)}. Set a "
+                    "property of the driver in jdbc_options, in the extra of the connection."
+                )
 
     def _check_partitions(self) -> None:
         bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}

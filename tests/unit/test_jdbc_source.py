@@ -20,7 +20,7 @@ WHOLE = {
     "lower_bound": 0,
     "upper_bound": 100,
     "fetch_size": 10,
-    "options": {"customSchema": "id INT"},
+    "options": {"customSchema": "id INT", "querytimeout": "5"},
 }
 
 
@@ -72,6 +72,11 @@ def test_a_name_of_a_table_is_one_in_any_database(table: str) -> None:
         ({"options": {"password": "x"}}, "password can't be an option of a JDBC source: the connection sets it"),
         ({"options": {"dbtable": "x"}}, "dbtable can't be an option of a JDBC source: use table or query"),
         ({"options": {"numPartitions": 2}}, "numPartitions can't be an option of a JDBC source: use num_partitions"),
+        ({"options": {"serverName": "elsewhere"}}, "serverName can't be an option .* in jdbc_options, in the extra"),
+        (
+            {"options": {"socketFactory": "x.Y"}},
+            "socketFactory can't be an option of a JDBC source: Spark's reader has",
+        ),
         ({"num_partitions": 4}, "num_partitions can't be set without partition_column"),
         ({"lower_bound": 0, "upper_bound": 4}, "lower_bound and upper_bound can't be set without partition_column"),
         ({"partition_column": "id"}, "partition_column needs num_partitions, the number of parts"),
