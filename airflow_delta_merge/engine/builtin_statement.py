@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
 from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
+from airflow_delta_merge.engine.exactly_once import is_committed
 from airflow_delta_merge.engine.merge_report import row_counts, written_counts
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, StaleMergeError
 
@@ -153,14 +154,8 @@ class BuiltInStatement:
         for commit, own in self._own_commits(_MOST_COMMITS):
             if own.get("application_id") != self.identity.application_id:
                 continue
-            generation = int(own["generation"])
-            if self.identity.is_same_execution(generation):
+            if is_committed(self.identity, int(own["generation"]), self.target):
                 return replace(self._result(None, commit, None), already_committed=True)
-            if generation > self.identity.generation:
-                raise StaleMergeError(
-                    f"A later execution of this merge (generation {generation}) has been committed to {self.target}, "
-                    f"so this one (generation {self.identity.generation}) is outdated and changes nothing."
-                )
             return None
         return None
 

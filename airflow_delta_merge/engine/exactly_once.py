@@ -40,6 +40,22 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_committed(identity: MergeIdentity, committed: int, table: str) -> bool:
+    """Whether the generation that the table last committed for the identity's application is this execution.
+
+    :raises StaleMergeError: when it is a later one.
+    """
+    if identity.is_same_execution(committed):
+        return True
+    if committed > identity.generation:
+        raise StaleMergeError(
+            f"A later execution of this merge (generation {committed}) has been committed to {table}, so this one "
+            f"(generation {identity.generation}) is outdated and changes nothing. It is left over from a try that was "
+            "abandoned, cleared or deleted; the later execution has the result."
+        )
+    return False
+
+
 @dataclass(frozen=True)
 class ExactlyOnce:
     """Guards the commits of one merge.
@@ -62,17 +78,9 @@ class ExactlyOnce:
         :raises StaleMergeError: when a later execution was committed.
         """
         committed = transaction.generation(self.identity.application_id)
-        if committed is None:
+        if committed is None or not is_committed(self.identity, committed, table):
             return None
-        if self.identity.is_same_execution(committed):
-            return self._find_record(transaction, table, committed)
-        if committed > self.identity.generation:
-            raise StaleMergeError(
-                f"A later execution of this merge (generation {committed}) has been committed to {table}, so this one "
-                f"(generation {self.identity.generation}) is outdated and changes nothing. It is left over from a try "
-                "that was abandoned, cleared or deleted; the later execution has the result."
-            )
-        return None
+        return self._find_record(transaction, table, committed)
 
     def _find_record(self, transaction: MergeTransaction, table: str, generation: int) -> MergeResult:
         for version, user_metadata in transaction.user_metadata_backwards():
