@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_delta_merge.engine.delta_jvm.gateway import analysed_plan
 from airflow_delta_merge.engine.delta_jvm.parsing import columns_from
-from airflow_delta_merge.engine.delta_jvm.tables import analysed_plan, columns_of, is_delta_path
+from airflow_delta_merge.engine.delta_jvm.tables import columns_of, is_delta_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -224,7 +224,7 @@ class Gateway:
 
     def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
         """The RDD behind :meth:`checkpoint`, to get its size and to release it."""
-        return jdf(frame).queryExecution().analyzed().collectLeaves().head().rdd()
+        return analysed_plan(frame).collectLeaves().head().rdd()
 
     def stored_bytes(self, rdd: JavaObject) -> int:
         """Memory and disk that a persisted RDD takes."""
@@ -271,7 +271,7 @@ class Gateway:
 
         Data skipping cannot use ``false OR …``, for example.
         """
-        plan = jdf(frame.filter(predicate)).queryExecution().analyzed()
+        plan = analysed_plan(frame.filter(predicate))
         for rule in ("ConstantFolding", "BooleanSimplification"):
             plan = self.module(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(plan)
         return plan.condition()
@@ -301,6 +301,11 @@ def scala_texts(sequence: JavaObject) -> list[str]:
 def jdf(frame: DataFrame) -> JavaObject:
     """PySpark's DataFrame as the JVM's."""
     return frame._jdf
+
+
+def analysed_plan(frame: DataFrame) -> JavaObject:
+    """A DataFrame's analysed logical plan."""
+    return jdf(frame).queryExecution().analyzed()
 
 
 def jc(column: Column) -> JavaObject:

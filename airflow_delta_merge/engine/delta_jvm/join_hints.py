@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_list, scala_option
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, analysed_plan, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 
@@ -36,7 +36,7 @@ class JoinHints:
         """The frame with these hints."""
         if not self.infos:
             return frame
-        plan = jdf(frame).queryExecution().analyzed()
+        plan = analysed_plan(frame)
         for info in reversed(self.infos):
             plan = gateway.java_class("org.apache.spark.sql.catalyst.plans.logical.ResolvedHint")(plan, info)
         return gateway.data_frame(plan)

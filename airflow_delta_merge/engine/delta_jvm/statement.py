@@ -16,6 +16,7 @@ from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import (
     Gateway,
     JavaObject,
+    analysed_plan,
     class_name_of,
     jdf,
     scala_list,
@@ -228,7 +229,7 @@ class ResolvedMerge:
         """
         used = self._gateway.attribute_set(self.command.expressions())
         if also:
-            looked_at = jdf(self.whole_source_frame().select(*also)).queryExecution().analyzed()
+            looked_at = analysed_plan(self.whole_source_frame().select(*also))
             used = getattr(used, "$plus$plus")(looked_at.references())
         source = self.command.source()
         if not source.outputSet().subsetOf(used):

@@ -1,10 +1,10 @@
-"""Tables and frames outside a transaction: whether a table exists, who committed to it, and which columns there are."""
+"""Tables outside a transaction: whether one exists, and who committed to it; and the columns of a frame."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jdf, scala_option
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf, scala_option
 
 
 def is_delta_path(gateway: Gateway, path: str) -> bool:
@@ -19,11 +19,6 @@ def generation_in(gateway: Gateway, path: str, application_id: str) -> int | Non
     snapshot = gateway.delta("DeltaLog").forTableWithSnapshot(gateway.session, path)._2()
     found = scala_option(snapshot.transactions().get(application_id))
     return None if found is None else int(found)
-
-
-def analysed_plan(frame: DataFrame) -> JavaObject:
-    """A frame's analysed plan."""
-    return jdf(frame).queryExecution().analyzed()
 
 
 def columns_of(frame: DataFrame) -> str:
