@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.launch.cluster_mode import ClusterMode
+from airflow_delta_merge.launch.cluster_driver import follow, submit_application, with_result
 from airflow_delta_merge.launch.connection_test import connection_test
 from airflow_delta_merge.launch.deferred_start import DeferredStart
 from airflow_delta_merge.launch.errors import (
@@ -33,7 +32,6 @@ from airflow_delta_merge.launch.errors import (
 )
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
-from airflow_delta_merge.launch.shared_folder import fetch, local_path
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import Staging, staged
@@ -41,7 +39,6 @@ from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.warm import WarmMerge
 
-_POLL_SECONDS = 1.0
 _Running = TypeVar("_Running", SparkSubmit, WarmMerge, DeferredStart)
 
 
@@ -216,74 +213,17 @@ class DeltaMergeHook(BaseHook):
         mask_secrets([merge.to_dict() for merge in request.each_merge], self.preparation.conf, self._libraries)
 
     def _end_of(self, submit: SparkSubmit, staging: Staging) -> ApplicationEnd:
-        exit_code = self._submit(submit, staging)
+        exit_code = submit_application(submit, staging)
         end = ApplicationEnd(exit_code=exit_code, reason=submit.output.reason)
         if submit.cluster_mode is None or submit.killed:
             return replace(end, outcome=staging.read_outcome())
         if not submit.cluster_mode.waits:
             if exit_code != 0:
                 return end
-            end = self._follow(submit, submit.cluster_mode)
+            end = follow(submit, submit.cluster_mode)
             if submit.killed:
                 return end
-        return self._with_result(end, submit, submit.cluster_mode, staging)
-
-    def _follow(self, submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
-        """Follow an application on the cluster to its end."""
-        application = SubmittedApplication(cluster_mode, submit.application, shows_all=True)
-        while not submit.killed:
-            known = application.application
-            lines, end = application.poll()
-            for line in lines:
-                self.log.info("%s", line)
-            if application.application is not None and application.application != known:
-                submit.report_application(application.application)
-            if end is not None:
-                return end
-            time.sleep(_POLL_SECONDS)
-        return ApplicationEnd(application=application.application)
-
-    def _submit(self, submit: SparkSubmit, staging: Staging) -> int:
-        """End earlier tries on the cluster, run spark-submit, and return its exit code."""
-        mode = submit.cluster_mode
-        if mode is not None and (ended := mode.manager.end(mode.application)):
-            self.log.info("Ended Spark application %s of an earlier try", ", ".join(ended))
-        exit_code = submit.run(str(staging.application))
-        if exit_code != 0 and mode is not None and not mode.waits:
-            submit.end_on_cluster()  # the cluster may have accepted it nevertheless
-        return exit_code
-
-    def _with_result(
-        self, end: ApplicationEnd, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging
-    ) -> ApplicationEnd:
-        """Add the fetched result to an application's end, or the reason why there is none."""
-        failure = self._fetch(submit, cluster_mode, staging)
-        outcome = staging.read_outcome()
-        if outcome is not None:
-            return replace(end, outcome=outcome, error=None)
-        error = failure or end.error or "Spark left no result. Its driver's log on the cluster has the reason."
-        return replace(end, error=str(redact(error)))
-
-    def _fetch(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
-        """Fetch the result that the driver on the cluster wrote. Returns a sentence if that isn't possible."""
-        submit.end_on_cluster()  # only needed if spark-submit was killed, or the driver can't start
-        here = local_path(cluster_mode.result)
-        failure = self._fetch_by_spark(submit, cluster_mode, staging) if here is None else fetch(here, staging)
-        if staging.result.exists():
-            self._clean_up(cluster_mode)
-        return None if failure is None else f"its result could not be fetched from {cluster_mode.result}: {failure}"
-
-    def _fetch_by_spark(self, submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging) -> str | None:
-        uris = ["--uri", cluster_mode.result, "--folder", cluster_mode.result_folder]
-        fetching = self._begin(submit.local_copy([*uris, "--result", str(staging.result)]))
-        exit_code = fetching.run(str(staging.write_application("fetch_result")))
-        return None if exit_code == 0 else fetching.output.reason
-
-    def _clean_up(self, cluster_mode: ClusterMode) -> None:
-        try:
-            cluster_mode.manager.clean_up(cluster_mode.submission)
-        except DeltaMergeError as error:  # must not fail the merge, since the result was fetched
-            self.log.warning("Could not clean up after the Spark application on the cluster: %s", error)
+        return with_result(end, submit, submit.cluster_mode, staging, self._begin)
 
     def start(
         self, request: JobRequest, *, on_application: Callable[[SparkApplication], None] | None = None
@@ -316,7 +256,7 @@ class DeltaMergeHook(BaseHook):
     ) -> SubmittedApplication:
         with staged() as staging:
             submit = self._begin(self.preparation.for_merge(staging, request, on_application, waits=False))
-            exit_code = self._submit(submit, staging)
+            exit_code = submit_application(submit, staging)
         if exit_code != 0:
             details = {"killed": submit.killed, "exactly_once": request.identity is not None}
             raise error_of_exit(exit_code, submit.output.reason, _targets(request), **details, conn_id=self.conn_id)
@@ -341,7 +281,7 @@ class DeltaMergeHook(BaseHook):
         try:
             with raised_for_airflow(), staged() as staging:
                 submit = self.preparation.for_result(staging, started.cluster_mode)
-                return self._with_result(end, submit, started.cluster_mode, staging)
+                return with_result(end, submit, started.cluster_mode, staging, self._begin)
         finally:
             self._running = None
 
