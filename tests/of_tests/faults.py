@@ -280,7 +280,7 @@ AMBIGUITY = [
 WRITES = [
     Fault(
         name="rewritten-files-stay",
-        file=f"{ENGINE}/changes.py",
+        file=f"{ENGINE}/strategies/shared_steps.py",
         before="return merge.transaction.remove_actions(files)",
         after="return merge.gateway.seq([])",
         shows="Every updated row stays in its old version beside the new one.",
@@ -422,7 +422,7 @@ COMMITS = [
     Fault(
         name="rows-read-once-are-not-counted",
         file=f"{ENGINE}/strategies/stream_inserts.py",
-        before='counted = statement.counting_rows(source, "numSourceRows")',
+        before="counted = statement.counting_rows(source)",
         after="counted = source",
         shows="numSourceRows is 0 for inserts into a small table.",
         tests=("differential/test_insert_only_merge_executor.py::test_one_clause",),

@@ -260,12 +260,12 @@ class ResolvedMerge:
         plan = jdf(self.source_frame()).queryExecution().optimizedPlan()
         return int(str(plan.stats().sizeInBytes()))
 
-    def counting_rows(self, frame: DataFrame, metric: str) -> DataFrame:
-        """The frame, counting its rows into one of the command's SQL metrics whenever they are computed.
+    def counting_rows(self, source: DataFrame) -> DataFrame:
+        """The source's rows, counted into the command's SQL metric ``numSourceRows`` whenever they are computed.
 
         Delta's own MERGE counts in this way. Rows of a task that Spark runs again after it finished count twice.
         """
-        return frame.filter(self._gateway.column(self.command.incrementMetricAndReturnBool(metric, True)))
+        return source.filter(self._gateway.column(self.command.incrementMetricAndReturnBool("numSourceRows", True)))
 
     def refuse_void_columns(self) -> None:
         """Refuse to add an untyped column of NULLs if the session drops such columns when it reads.

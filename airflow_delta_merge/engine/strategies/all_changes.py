@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import CHANGE_TYPE
-from airflow_delta_merge.engine.changes import remove_files, untouched_reason, write_inserts_alone, write_step
 from airflow_delta_merge.engine.inserts import inserted_rows
 from airflow_delta_merge.engine.metrics import set_written_metrics
 from airflow_delta_merge.engine.old_rows.native import copies_without
@@ -27,6 +26,12 @@ from airflow_delta_merge.engine.rewrite import (
     updates_and_inserts_of_matches,
     updates_need_only_the_source,
     updates_of_matches,
+)
+from airflow_delta_merge.engine.strategies.shared_steps import (
+    remove_files,
+    untouched_reason,
+    write_inserts_alone,
+    write_step,
 )
 
 if TYPE_CHECKING:

@@ -19,12 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.change_data import with_change_rows
-from airflow_delta_merge.engine.changes import (
-    remove_files,
-    untouched_reason,
-    write_inserts_alone,
-    write_step,
-)
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.usage import record_operation
 from airflow_delta_merge.engine.matches import clause_counts, numbered_by_clause, rows_of_clause
@@ -32,6 +26,12 @@ from airflow_delta_merge.engine.metrics import count_rows, set_skipping_metrics,
 from airflow_delta_merge.engine.output import change_type, clause_number, inserted_columns, updated_columns
 from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+from airflow_delta_merge.engine.strategies.shared_steps import (
+    remove_files,
+    untouched_reason,
+    write_inserts_alone,
+    write_step,
+)
 from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
 from airflow_delta_merge.exceptions import MergeExecutionError
 

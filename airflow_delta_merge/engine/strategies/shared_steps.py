@@ -1,4 +1,4 @@
-"""What all merges that update or delete rows do: remove files, insert when nothing matches."""
+"""Steps that all strategies share which update or delete rows: remove files, insert when nothing matches."""
 
 from __future__ import annotations
 
