@@ -200,7 +200,14 @@ class Server:
         for slot in range(merges_at_once(spark)):
             self._free_slots.put(slot)
         runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
-        self._max_bytes = int(runtime.maxMemory()) + _MAX_BYTES_BEYOND_HEAP
+        self._max_bytes = int(runtime.maxMemory()) + self._bytes_off_heap() + _MAX_BYTES_BEYOND_HEAP
+
+    def _bytes_off_heap(self) -> int:
+        """What Spark itself may take beside Java's heap."""
+        conf = self._context.conf()
+        if not conf.getBoolean("spark.memory.offHeap.enabled", False):
+            return 0
+        return int(conf.getSizeAsBytes("spark.memory.offHeap.size", "0"))
 
     def serve(self) -> str:
         """Take merges until there is a reason to end, complete running merges, and return the reason."""

@@ -60,6 +60,7 @@ class Served:
         context.defaultParallelism, context.applicationId, context.uiWebUrl = 2, "local-1", None
         context.getConf().get.return_value = "false"
         context._jsc.sc().isStopped.return_value = False
+        context._jsc.sc().conf().getBoolean.return_value = False
         context._jvm.java.lang.Runtime.getRuntime().maxMemory.return_value = 1 << 40
         (folder / KIND).touch()
         self.why = ""
@@ -263,6 +264,16 @@ def test_it_ends_when_it_has_grown_too_large(served: Served, monkeypatch: pytest
     served.merge("one")
     served.thread.join(20)
     assert served.why.startswith("it takes more memory than ")
+
+
+def test_memory_that_spark_was_given_beside_the_heap_does_not_end_it() -> None:
+    spark, off_heap = MagicMock(), 8 << 30
+    spark.sparkContext.defaultParallelism = 2
+    spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory.return_value = 1 << 30
+    conf = spark.sparkContext._jsc.sc().conf()
+    for is_on, taken in ((True, off_heap), (False, 0)):
+        conf.getBoolean.return_value, conf.getSizeAsBytes.return_value = is_on, off_heap
+        assert server.Server(spark, Path("/none"))._max_bytes == (1 << 30) + taken + server._MAX_BYTES_BEYOND_HEAP
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
