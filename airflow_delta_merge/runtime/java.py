@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_delta_merge.exceptions import JavaError
 
 SUPPORTED_VERSIONS = (17, 21)
+_SECONDS_TO_ANSWER = 60.0
 
 _FIX = (
     "Install Java 17 or 21 (e.g. `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`), and set "
@@ -34,8 +35,15 @@ def check_java() -> tuple[str, int]:
 def takes_option(option: str) -> bool:
     """Whether the Java that :func:`check_java` found starts with an option, which not each release knows, and without
     a warning."""
-    done = subprocess.run([_find(), option, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    try:
+        done = _run([_find(), option, "-version"])
+    except (OSError, subprocess.SubprocessError):  # e.g. on a machine that is too busy
+        return False
     return done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_TO_ANSWER, check=False)
 
 
 def _find() -> str:
@@ -53,7 +61,8 @@ def _find() -> str:
 
 def _major_version(java: str) -> int:
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+        done = _run([java, "-version"])
+        done.check_returncode()
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaError(f"Spark needs Java, but {java} does not start ({error}). {_FIX}") from error
     # e.g. `openjdk version "17.0.15" 2025-04-15`; Java 8 calls itself 1.8.

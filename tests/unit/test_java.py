@@ -79,3 +79,12 @@ def test_options_of_some_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     java_in(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert takes_option("-XX:Trim=1") is takes
+
+
+def test_an_option_that_could_not_be_tried_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java_in(tmp_path, "sleep 30")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("airflow_delta_merge.runtime.java._SECONDS_TO_ANSWER", 0.1)
+    assert not takes_option("-XX:Trim=1")
+    with pytest.raises(JavaError, match="does not start"):
+        check_java()
