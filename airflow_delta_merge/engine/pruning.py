@@ -106,10 +106,13 @@ def choose_files(
     Choosing twice with Delta's job would cost more, and would make Delta count the files between the clusters as read,
     so the merge would conflict with their writers. Listed files are chosen without a job.
 
+    The rows are chosen by keys alone. Spark would compare other parts of ON with statistics that not every writer
+    can be trusted with. For a Python function it would also read ahead, and the rows would get a later file's name.
+
     :return: the files that may hold a row that the merge must read; and predicates over the target, all of which are
         true for every row that can match.
     """
-    statement, files = merge.statement, merge.transaction.files
+    files = merge.transaction.files
     keys = [replace(key, found=source.statistics) for key in keys]
     keys = [key for key in keys if key.leaves_files_out]
     # Either all keys have a column or none.
@@ -135,16 +138,15 @@ def choose_files(
         if key.name in clusters and key.type != "string"
     }
     of_keys = [key.predicate(of_rows.get(key.name)) for key in rows_too]
-    matching = statement.conjuncts.target_only + of_keys
     if listed is not None:
         by_partition = [key for key in keys if key.of_partition]
         predicates = [key.predicate(clusters.get(key.name)) for key in by_partition]
         chosen = files.listed_at(positions(clusters), predicates)
         if chosen is not None:
-            return chosen, matching
+            return chosen, of_keys
     is_same = of_rows == clusters and len(rows_too) == len(keys)
     of_files = of_keys if is_same else [key.predicate(clusters.get(key.name)) for key in keys]
-    return candidate_files(merge, of_files), matching
+    return candidate_files(merge, of_files), of_keys
 
 
 def _may_have_clusters(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:

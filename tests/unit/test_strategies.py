@@ -152,6 +152,7 @@ def test_every_merge_whose_source_is_read_ends_with_two_phases() -> None:
         ({"candidate_files": 65}, False),
         ({"candidate_files": 17, "cores": 8}, False),
         ({"has_equality": False}, False),
+        ({"joins_by_python": True}, False),
         ({"settings": Settings(small_merge_bytes=0)}, False),
     ],
     ids=str,

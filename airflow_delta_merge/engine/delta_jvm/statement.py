@@ -85,6 +85,12 @@ class ResolvedMerge:
         return self._gateway.column(self.command.condition())
 
     @cached_property
+    def joins_by_python(self) -> bool:
+        """Whether the ON condition calls a Python function."""
+        patterns = self._gateway.module("org.apache.spark.sql.catalyst.trees.TreePattern")
+        return bool(self.command.condition().containsPattern(patterns.PYTHON_UDF()))
+
+    @cached_property
     def conjuncts(self) -> Conjuncts:
         """The conjuncts of its conditions."""
         return Conjuncts(self._gateway, self.command)

@@ -37,6 +37,7 @@ class Facts:
     :param takes_all_by: ``update`` or ``delete``, if a clause without a condition does so to all matched rows.
     :param update_only_changed: whether updates skip rows that would not change.
     :param has_equality: whether the condition compares columns for equality.
+    :param joins_by_python: whether the condition calls a Python function, which Spark may refuse in an outer join.
     :param is_partition_a_key: whether it compares a partition column with the source.
     :param deletion_vectors: whether deletion vectors mark the removed rows.
     :param generates_identity: whether new rows get identity values.
@@ -68,6 +69,7 @@ class Facts:
     takes_all_by: frozenset[str] = frozenset()
     update_only_changed: bool = False
     has_equality: bool = True
+    joins_by_python: bool = False
     is_partition_a_key: bool = False
     deletion_vectors: bool = False
     generates_identity: bool = False
@@ -97,7 +99,7 @@ class Facts:
         """Whether candidate files and source are few and small enough for one task to join them.
 
         Without an equality in the condition, each row is compared with each row of the other side, which needs all
-        cores.
+        cores. The join keeps all rows, as only an outer join does.
         """
         files = self.candidate_files
         return (
@@ -106,6 +108,7 @@ class Facts:
             and self.candidate_bytes + self.source_bytes <= most_bytes
             and self.candidate_rows + self.source_rows <= MOST_ROWS
             and self.has_equality
+            and not self.joins_by_python
         )
 
     @property
@@ -131,6 +134,7 @@ def facts_before(merge: StartedMerge) -> Facts:
         takes_all_by=frozenset(each.action for each in merge.clauses_of("matched") if each.condition is None),
         update_only_changed=merge.options.update_only_changed,
         has_equality=bool(equalities),
+        joins_by_python=merge.statement.joins_by_python,
         is_partition_a_key=any(key.target_name in transaction.partition_columns for key in equalities),
         deletion_vectors=transaction.writes_deletion_vectors,
         generates_identity=transaction.generates_identity,
