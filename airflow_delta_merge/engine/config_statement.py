@@ -35,8 +35,12 @@ def statement_of(
         source's files that the statement doesn't see.
     :raises MergeConfigError: when an expression or query of the config is invalid.
     """
-    if allowed is not None:
-        _check_allowed(gateway, config, allowed)
+    if allowed is not None:  # before any lookup: even a guard's subquery would make Spark open files
+        expressions: list[str] = []
+        if isinstance(config, MergeConfig):
+            _check_expressions(gateway, config)
+            expressions = [text for text, _ in _expressions(config)]
+        allowed.check_config(config, expressions)
     require_guards(gateway, config.guards)
     if isinstance(config, MergeStatement):
         sql = config.sql
@@ -63,14 +67,6 @@ def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:
         require_query(gateway, config.source.query)
     if config.source.select is not None:
         require_query(gateway, config.source.select)
-
-
-def _check_allowed(gateway: Gateway, config: MergeConfig | MergeStatement, allowed: AllowedLocations) -> None:
-    """Check the locations before any lookup: even a guard's subquery would make Spark open files."""
-    if isinstance(config, MergeStatement):
-        return allowed.check_config(config, ())
-    _check_expressions(gateway, config)
-    return allowed.check_config(config, [text for text, _ in _expressions(config)])
 
 
 def _expressions(config: MergeConfig) -> Iterator[tuple[str, str]]:
