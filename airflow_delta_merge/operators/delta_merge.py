@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.compat.sdk import conf as airflow_conf
@@ -26,7 +26,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.config.checks import require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
-from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink
 from airflow_delta_merge.operators.arguments import (
@@ -301,6 +301,7 @@ class DeltaMergeOperator(SparkOptions):
         :return: with ``merges`` a list of such dicts, with None for what was skipped.
         """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
+        from airflow_delta_merge.operators.deferral import start_and_defer
         from airflow_delta_merge.operators.task_history import seconds_of_last_run
         from airflow_delta_merge.operators.task_identity import merge_identity
 
@@ -314,7 +315,7 @@ class DeltaMergeOperator(SparkOptions):
         lineage = is_lineage_sent()
         with kept_at_the_end(self, context), guards_kept(self, context):
             if self.deferrable:
-                self._start(context, configs, identity, lineage=lineage)
+                start_and_defer(self, context, configs, identity, lineage=lineage)
             keep_columns = self._columns.__setitem__ if lineage else None
             arguments: dict[str, Any] = {
                 "identity": identity,
@@ -336,34 +337,6 @@ class DeltaMergeOperator(SparkOptions):
         self.log.info("::group::Statement")
         self.log.info("%s", ";\n\n".join(map(readable_statement, configs)))
         self.log.info("::endgroup::")
-
-    def _start(
-        self,
-        context: Context,
-        configs: list[MergeConfig | MergeStatement],
-        identity: MergeIdentity | None,
-        *,
-        lineage: bool,
-    ) -> NoReturn:
-        """Start the merge, and leave this worker until it has ended."""
-        from airflow_delta_merge.contract.request import JobRequest
-        from airflow_delta_merge.operators.deferral import defer_until_end
-
-        request = JobRequest(
-            merges=configs[0] if self.merges is None else configs,
-            identity=identity,
-            max_commit_attempts=self.max_commit_attempts,
-            lineage=lineage,
-        )
-        started = self.hook.start(request, on_application=partial(link_application, self, context))
-        defer_until_end(
-            self,
-            context,
-            started,
-            targets=[config.target.to_dict() for config in configs],
-            on_empty_source=configs[0].guards.on_empty_source,
-            exactly_once=identity is not None,
-        )
 
     def execute_complete(
         self,
