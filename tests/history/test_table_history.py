@@ -245,7 +245,7 @@ def test_no_number_of_a_commit_is_too_large_or_small_to_be_shown(number: int | s
     commit = read_commit(1, json.dumps({"commitInfo": info}).encode())
     assert "rows inserted" in figures.facts_of(commit)
     for chart in merge_charts([commit]):
-        assert "height=\"-" not in chart.svg
+        assert 'height="-' not in chart.svg
     assert figures.sparkline([commit.rows.inserted or 0, 1])
     (change,) = changes_by_partition(json.dumps({"add": file}).encode())
     assert len(figures.numbers_of(change)) == 5
