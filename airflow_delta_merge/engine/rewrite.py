@@ -147,7 +147,8 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
         joined, has_match = target.join(marked, at_row, how), F.col(names.matched_path).isNotNull()
     else:
         files = touched.taken_rows or touched.files
-        target, tracking = transaction.target.with_row_tracking(transaction.target.frame(files))
+        frame = transaction.target.frame(files, reads_all_rows=True)
+        target, tracking = transaction.target.with_row_tracking(frame)
         joined = target.join(merge.source.for_join(), merge.statement.condition, how)
         has_match = F.col(names.source_row_id).isNotNull()
         if by_source and transaction.partition_columns:

@@ -85,7 +85,10 @@ class TargetScan:
         """The target restricted to ``files``, with the attributes that the statement's expressions refer to.
 
         :param most_tasks: maximum number of tasks that read them; None for Spark's own number.
-        :param reads_all_rows: whether to turn off Parquet filter pushdown, so that footer statistics skip no rows.
+        :param reads_all_rows: whether to turn off Parquet filter pushdown, so that footer statistics skip no rows. In
+            an inner or anti join Spark pushes down the target's part of the condition and the source's constants, even
+            those of a source that is kept. It compares them with Parquet's raw values: wrong for texts that are not
+            UTF-8, for -0.0, and for the statistics of some writers.
         """
         utils = self._gateway.delta("DeltaTableUtils")
         plan = self._plan(files, most_tasks=most_tasks, with_row_index=False, reads_all_rows=reads_all_rows)

@@ -102,8 +102,6 @@ def _unmatched_rows(merge: StartedMerge, reason: str) -> DataFrame:
     if reason == FIRST_LOAD:
         return source
     counted = statement.counting_rows(source)
-    # Constants of a source that isn't kept are pushed down to the scan of the target, where Spark compares them with
-    # Parquet's raw statistics: wrong for texts that are not UTF-8, and for the statistics of some writers.
     target = transaction.target.frame(candidates, reads_all_rows=True)
     if reason == SMALL_TABLE:
         target = F.broadcast(target)
