@@ -65,10 +65,18 @@ def only_changes(
         changes = F.lit(False)
         for new, old, type_, may_change in zip(clause.values, copied, types, clause.changes, strict=True):
             if may_change:
-                comparable = "map<" not in type_ and "variant" not in type_
-                changes = changes | (~new.eqNullSafe(old) if comparable else F.lit(True))
+                changes = changes | _differ(new, old, type_)
         number = F.when((number == F.lit(index)) & ~changes, F.lit(0)).otherwise(number)
     return number
+
+
+def _differ(new: Column, old: Column, type_: str) -> Column:
+    """Whether two values of a type differ, or might."""
+    if type_.startswith("string collate "):  # texts that are equal by the collation may still be different texts
+        new, old, type_ = new.cast("string"), old.cast("string"), "string"
+    if any(part in type_ for part in ("map<", "variant", " collate ")):
+        return F.lit(True)
+    return ~new.eqNullSafe(old)
 
 
 def updated_columns(copied: Sequence[Column], clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:

@@ -20,6 +20,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
+from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,6 +147,19 @@ def test_nothing_changed_makes_no_commit(spark: SparkSession, people: Callable[[
         spark, MergeConfig(target=people(), source=same, on=["id"], clauses=clauses, update_only_changed=True)
     )
     assert (result.version, result.num_touched_files, result.num_affected_rows) == (None, 0, 0)
+
+
+def test_texts_that_are_equal_only_by_their_collation_differ(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"delta.`{tmp_path / 'collated'}`"
+    with session_settings(spark, {"spark.databricks.delta.schema.typeCheck.enabled": "false"}):
+        spark.sql(f"CREATE TABLE {table} (id INT, name STRING COLLATE UTF8_LCASE) USING delta")
+        spark.sql(f"INSERT INTO {table} VALUES (1, 'ann'), (2, 'bob'), (3, NULL)")
+        source = "SELECT * FROM VALUES (1, 'ANN'), (2, 'bob'), (3, NULL) AS s(id, name)"
+        config = MergeConfig(
+            target=str(tmp_path / "collated"), source=source, on=["id"], clauses=UPSERT, update_only_changed=True
+        )
+        assert merge(spark, config).num_updated_rows == 1
+    assert sorted(map(tuple, spark.table(table).collect())) == [(1, "ANN"), (2, "bob"), (3, None)]
 
 
 def test_an_unchanged_row_does_not_fall_to_the_next_clause(spark: SparkSession, people: Callable[[], str]) -> None:
