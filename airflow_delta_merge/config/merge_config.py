@@ -131,10 +131,11 @@ class MergeConfig(MergeOptions):
         keys = [quote_name(key) for key in self.on]
         return " AND ".join(f"{target}.{key} {equals} {source}.{key}" for key in keys)
 
-    def to_sql(self, *, source_relation: str | None = None) -> str:
+    def to_sql(self, *, source_relation: str | None = None, source_columns: Sequence[str] | None = None) -> str:
         """The MERGE statement.
 
         :param source_relation: SQL to stand for the source, e.g. the view under which files were registered.
+        :param source_columns: the source's columns, where ``source_dedupe`` must name them.
         """
         evolution = "WITH SCHEMA EVOLUTION " if self.with_schema_evolution else ""
         source = self.source.to_sql(source_relation)
@@ -146,7 +147,7 @@ class MergeConfig(MergeOptions):
             by_source = ClauseKind.NOT_MATCHED_BY_SOURCE
             clauses = tuple(each.only_where(of_window) if each.kind is by_source else each for each in clauses)
         if self.source_dedupe is not None:
-            source = self.source_dedupe.to_sql(source, self.on, null_safe=self.null_safe)
+            source = self.source_dedupe.to_sql(source, self.on, null_safe=self.null_safe, columns=source_columns)
         if self.null_keys == "fail" and self.engine is MergeEngine.BUILTIN:
             source = self._with_keys(source)  # this package's own engine looks at the keys as it reads them
         lines = [

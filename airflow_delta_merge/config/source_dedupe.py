@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_keys, column_names
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import quote_name, quote_text
+from airflow_delta_merge.identifiers import quote_identifier, quote_name, quote_text
 
 _RANK = "`_source_dedupe_rank_`"
 _TIES = "`_source_dedupe_ties_`"
@@ -45,10 +45,14 @@ class SourceDedupe:
             return cls(**value)
         return cls(latest_by=column_names(value, "source_dedupe"))
 
-    def to_sql(self, relation: str, keys: Sequence[str], *, null_safe: bool) -> str:
+    def to_sql(
+        self, relation: str, keys: Sequence[str], *, null_safe: bool, columns: Sequence[str] | None = None
+    ) -> str:
         """A query for the rows of ``relation`` without the outdated ones.
 
         Without ``null_safe``, rows with a NULL key match nothing, so they have no duplicates.
+
+        :param columns: the columns of ``relation``, unquoted, where Spark can't take all but some of a query's columns.
         """
         quoted = [quote_name(key) for key in keys]
         latest = ", ".join(f"{quote_name(column)} DESC NULLS LAST" for column in self.latest_by)
@@ -58,12 +62,13 @@ class SourceDedupe:
             f"SELECT *, {rank}() OVER (PARTITION BY {', '.join(quoted)} ORDER BY {latest}) AS {_RANK}\nFROM {relation}"
         )
         kept = f"SELECT * FROM (\n{ranked}\n) WHERE {_RANK} = 1{no_key}"
+        given = None if columns is None else ", ".join(map(quote_identifier, columns))
         if self.on_ties == "pick":
-            return f"(\nSELECT * EXCEPT ({_RANK}) FROM (\n{kept}\n)\n)"
+            return f"(\nSELECT {given or f'* EXCEPT ({_RANK})'} FROM (\n{kept}\n)\n)"
         message = f"source_dedupe: several source rows with the same {', '.join(keys)} are the latest by "
         message = quote_text(message + ", ".join(self.latest_by))
         counted = f"SELECT *, count(*) OVER (PARTITION BY {', '.join(quoted)}) AS {_TIES} FROM (\n{kept}\n)"
         return (
-            f"(\nSELECT * EXCEPT ({_RANK}, {_TIES}) FROM (\n{counted}\n)\n"
+            f"(\nSELECT {given or f'* EXCEPT ({_RANK}, {_TIES})'} FROM (\n{counted}\n)\n"
             f"WHERE assert_true({_TIES} = 1{no_key}, {message}) IS NULL\n)"
         )

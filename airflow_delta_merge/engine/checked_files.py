@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 # A column that no record has. Spark refuses to read the bad rows' texts alone.
 _NOTHING = "_delta_merge_nothing_"
+#: The error that reading a bad row raises where a source must have none.
+BAD_ROW_FOUND = "The source has a row that can't be parsed."
 _SAMPLE_SIZE = 5
 _LONGEST_SAMPLE = 100
 _REASONS = {
@@ -95,8 +97,7 @@ class CheckedFiles:
     def good_rows(self) -> DataFrame:
         """The rows without bad ones; where these make the merge fail, reading one raises an error."""
         if self._rule.action == "fail":
-            message = "The source has a row that can't be parsed."
-            good = self._rows.filter(F.assert_true(~self._is_bad, message).isNull())
+            good = self._rows.filter(F.assert_true(~self._is_bad, BAD_ROW_FOUND).isNull())
         else:
             good = self._rows.filter(~self._is_bad)
         return good.drop(BAD_ROW, _NOTHING)

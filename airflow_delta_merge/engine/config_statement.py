@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.create_table import create_if_missing
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
@@ -50,7 +51,19 @@ def statement_of(
     with source_relation(gateway, config, kept_rows) as (relation, num_bad_rows):
         if kept_rows is not None and config.create_table is not None:
             create_if_missing(gateway, config.target, config.create_table, config.source.to_sql(relation), allowed)
-        yield lambda: _with_its_columns(gateway, config).to_sql(source_relation=relation), num_bad_rows
+
+        def to_sql() -> str:
+            columns = _source_columns(gateway, config, relation)
+            return _with_its_columns(gateway, config).to_sql(source_relation=relation, source_columns=columns)
+
+        yield to_sql, num_bad_rows
+
+
+def _source_columns(gateway: Gateway, config: MergeConfig, relation: str | None) -> list[str] | None:
+    """The source's columns, where its dedupe must name them."""
+    if config.source_dedupe is None or versions.knows_star_except(gateway):
+        return None
+    return gateway.spark.sql(f"SELECT * FROM {config.source.to_sql(relation)}").columns  # noqa: S608  a relation is SQL
 
 
 def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:

@@ -275,7 +275,7 @@ class SourceCheck:
     def _log_rows(self, what: str, rows: DataFrame, names: Sequence[str]) -> None:
         _log.warning("Of the source's %s, up to %d:", what, SAMPLE_SIZE)
         texts = rows.toDF(*[f"{self._prefix}column_{position}" for position in range(len(names))])
-        texts = texts.select(*[_text(texts[name]) for name in texts.columns])
+        texts = texts.select(*[_text(name) for name in texts.columns])
         for row in texts.limit(SAMPLE_SIZE).collect():
             _log.warning("  %s", json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
 
@@ -299,8 +299,8 @@ def _number_of(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _text(column: Column) -> Column:
-    return F.left(column.try_cast("string"), F.lit(_LONGEST_VALUE))
+def _text(name: str) -> Column:
+    return F.left(F.expr(f"try_cast({quote_identifier(name)} AS STRING)"), F.lit(_LONGEST_VALUE))
 
 
 def _failure_text(found: Iterable[Any], *, of: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from airflow_delta_merge.engine.checked_files import CheckedFiles
+from airflow_delta_merge.engine.checked_files import BAD_ROW_FOUND, CheckedFiles
 from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.jdbc_source import jdbc_rows
@@ -88,7 +88,8 @@ def _file_relation(
             yield view, num_bad
         except (MergeExecutionError, PySparkException) as error:
             known = merge_error(error)
-            if files is not None and not isinstance(known, MergeGuardError) and known.condition in _RAISED:
+            was_raised = known.condition in _RAISED or BAD_ROW_FOUND in str(known)  # Spark 3.5 has no condition for it
+            if files is not None and not isinstance(known, MergeGuardError) and was_raised:
                 files.raise_for_bad_rows(error)
             raise
 

@@ -19,6 +19,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge
+from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.session_settings import session_settings
 
@@ -74,6 +75,25 @@ def test_the_latest_row_of_a_key_is_merged(spark: SparkSession, people: Callable
         clauses=UPSERT,
         source_dedupe="seq",
     )
+
+
+@pytest.mark.parametrize("on_ties", ["fail", "pick"])
+def test_spark_3_5_is_given_the_names_of_the_sources_columns(
+    spark: SparkSession, people: Callable[[], str], monkeypatch: pytest.MonkeyPatch, on_ties: str
+) -> None:
+    """It has no ``SELECT * EXCEPT``; ``make test-versions`` runs it itself."""
+    monkeypatch.setattr(versions, "knows_star_except", lambda _: False)
+    config = MergeConfig(
+        target=people(),
+        source="SELECT id, name AS `na``me`, age FROM VALUES (1, 'a', 1), (1, 'b', 2) AS s(id, name, age)",
+        on=["id"],
+        clauses=[when_matched_update(set={"name": "source.`na``me`"})],
+        source_dedupe={"latest_by": "age", "on_ties": on_ties},
+    )
+    assert merge(spark, config).num_updated_rows == 1
+    assert (1, "b") in [row[:2] for row in rows(spark, str(config.target.path))]
+    assert "EXCEPT" in config.to_sql()
+    assert "EXCEPT" not in config.to_sql(source_columns=["id", "na`me", "age"])
 
 
 def test_rows_with_a_null_key_are_not_duplicates(spark: SparkSession, people: Callable[[], str]) -> None:

@@ -22,12 +22,25 @@ import pytest
 from _pytest.outcomes import Failed
 
 import airflow_delta_merge
-from airflow_delta_merge.config import MergeStatement
+from airflow_delta_merge.config import (
+    MergeConfig,
+    MergeEngine,
+    MergeStatement,
+    MergeTarget,
+    when_matched_update_all,
+    when_not_matched_insert_all,
+)
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
-from airflow_delta_merge.exceptions import MergeConfigError, MergeGuardError, StaleMergeError
+from airflow_delta_merge.exceptions import (
+    BadRowsError,
+    MergeConfigError,
+    MergeGuardError,
+    SourceExpectationError,
+    StaleMergeError,
+)
 from tests.differential.cases import Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.outcome import Outcome
@@ -85,6 +98,27 @@ def guarded(harness: EngineHarness, table: str, path: Path) -> None:
     with pytest.raises(MergeGuardError, match="num_updated_rows is 3"):
         merged(harness, table, guards={"fail_if": {"num_updated_rows": 2}})
     assert sorted(path.rglob("*")) == files, "something was written"
+
+
+def without_outdated_rows(harness: EngineHarness, table: str, path: Path) -> None:
+    source = "SELECT * FROM VALUES (1, 10), (1, 11), (50, 1) AS s(id, v)"
+    for on_ties, rows in (("fail", (1, 1)), ("pick", (2, 0))):
+        result = upserted(harness, table, source, source_dedupe={"latest_by": "v", "on_ties": on_ties})
+        assert (result.num_updated_rows, result.num_inserted_rows) == rows
+
+
+def without_bad_rows(harness: EngineHarness, table: str, path: Path) -> None:
+    file = path.with_name(f"{path.name}.csv")
+    file.write_text("id,v\n1,2\n3\n")
+    with pytest.raises(BadRowsError, match="1 of the source's 2 rows are bad"):
+        upserted(harness, table, {"path": str(file), "options": {"header": True, "inferSchema": True}})
+
+
+def expected(harness: EngineHarness, table: str, path: Path) -> None:
+    source = "SELECT 1 AS id, CAST(NULL AS INT) AS v"
+    for sample in ("rows", "keys"):
+        with pytest.raises(SourceExpectationError, match="v is NULL in 1 row"):
+            upserted(harness, table, source, guards={"expect_source": {"not_null": ["v"], "sample": sample}})
 
 
 def as_a_job(harness: EngineHarness, table: str, path: Path) -> None:
@@ -147,9 +181,21 @@ def without_guards(harness: EngineHarness, table: str, path: Path) -> None:
 OPTIONS: dict[str, Callable[[EngineHarness, str, Path], None]] = {
     "exactly once": committed_once,
     "a guard that trips": guarded,
+    "a source of several rows for a key": without_outdated_rows,
+    "a source with bad rows": without_bad_rows,
     "as a job": as_a_job,
     "a job with the jar of another Spark": with_the_jar_of_another_spark,
 }
+
+
+def upserted(harness: EngineHarness, table: str, source: Any, **options: Any) -> MergeResult:
+    clauses: Any = [when_matched_update_all(), when_not_matched_insert_all()]
+    keys: Any = ["id"]
+    target = MergeTarget.of(table)
+    config = MergeConfig(
+        target=target, source=source, on=keys, clauses=clauses, engine=MergeEngine.of(harness.engine), **options
+    )
+    return merge(harness.spark, config)
 
 
 def merged(
@@ -171,6 +217,8 @@ def checks(harness: EngineHarness, home: Path) -> Iterator[tuple[str, Callable[[
         else:
             options = {name: check for name, check in OPTIONS.items() if check is not guarded}
             options["guards are refused"] = without_guards
+    elif harness.engine == "delta_merge":
+        options = {**OPTIONS, "a source that is not as expected": expected}
     if versions.are_tried or harness.engine == "builtin":
         for name, case in cases_of(versions.delta_minor).items():
             yield name, lambda case=case: harness.check(case)  # type: ignore[misc]

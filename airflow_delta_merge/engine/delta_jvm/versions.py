@@ -165,6 +165,11 @@ def _with_jvm(gateway: Gateway, name: str) -> str:
     return f"org.apache.spark.sql.{'' if gateway.versions.spark_minor < (4, 0) else 'classic.'}{name}"
 
 
+def knows_star_except(gateway: Gateway) -> bool:
+    """Whether SQL has ``SELECT * EXCEPT (…)``."""
+    return gateway.versions.spark_minor >= (4, 0)
+
+
 def condition_of(error: PySparkException) -> str | None:
     """The condition of an error, which Spark 3.5 calls its class."""
     get = getattr(error, "getCondition", None) or error.getErrorClass
