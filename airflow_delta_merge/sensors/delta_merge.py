@@ -96,6 +96,7 @@ class DeltaMergeSensor(TableLogSensor):
         "storage_options",
         "namespace",
     )
+    texts = ("external_task_id", "external_dag_id", "external_run_id", "path", "namespace")
     ui_color = "#c9f0c9"
 
     def __init__(

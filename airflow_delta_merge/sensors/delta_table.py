@@ -43,6 +43,7 @@ class DeltaTableSensor(TableLogSensor):
         "partition",
         "storage_options",
     )
+    texts = ("path", "updated_since")
     ui_color = "#c9f0c9"
 
     def __init__(

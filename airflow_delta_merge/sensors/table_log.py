@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from jinja2 import UndefinedError
 
+from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.operators.templates import with_missing_dates
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 class TableLogSensor(BaseSensorOperator):
     """Waits by poking or, if it is deferrable, by one poke and then its trigger."""
+
+    #: Arguments that are texts, also if the DAG renders templates as Python's values: a date, or an id of digits.
+    texts: ClassVar[Sequence[str]]
 
     deferrable: bool
     storage_options: dict[str, str]
@@ -78,6 +82,10 @@ class TableLogSensor(BaseSensorOperator):
             super()._do_render_template_fields(parent, template_fields, with_missing_dates(context), *args, **kwargs)
         except UndefinedError as error:
             raise AirflowFailException(str(error)) from error
+        for name in self.texts:
+            if (value := getattr(self, name)) is not None:
+                setattr(self, name, str(value))
+        self.storage_options = {name: option_text(value) for name, value in self.storage_options.items()}
         mask_secrets(self.storage_options)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import jinja2
+import pendulum
 import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import (
@@ -21,12 +22,14 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.sdk import DAG
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.history.awaited import TableCondition
 from airflow_delta_merge.history.log_reader import PAUSES_SECONDS
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from airflow_delta_merge.triggers.delta_table import DeltaTableTrigger
 from tests.readable_ids import readable
@@ -190,6 +193,25 @@ def test_a_date_that_a_run_lacks_fails_without_retries(is_mapped: bool) -> None:
     context["data_interval_end"] = "2026-01-02"
     render()
     assert waiting.updated_since == "2026-01-02"
+
+
+def test_a_dag_may_render_templates_as_values_of_python(path: str) -> None:
+    with DAG("native", schedule=None, render_template_as_native_obj=True) as dag:
+        waiting = DeltaTableSensor(
+            task_id="wait", path=path, updated_since="{{ data_interval_end }}", storage_options={"timeout": "{{ 30 }}"}
+        )
+        merged = DeltaMergeSensor(
+            task_id="merged", external_task_id="1", external_run_id="{{ ds_nodash }}", namespace="{{ 7 }}", path=path
+        )
+    context: Any = {
+        "data_interval_end": pendulum.datetime(2024, 1, 1),
+        "ds_nodash": "20240101",
+        "ti": SimpleNamespace(dag_id="native"),
+    }
+    for sensor, is_done in ((waiting, True), (merged, False)):
+        sensor.render_template_fields(context, dag.get_template_env())
+        assert sensor.poke(context).is_done is is_done
+    assert merged._recorded_merge(context).application_id == "airflow:7/native/1/20240101/-1"
 
 
 BROKEN, NEVER = AirflowException("no storage"), AirflowFailException("no such column")
