@@ -83,6 +83,20 @@ class KubernetesNamespace(ClusterManager):
         self._delete(self._pods(SUBMISSION, submission))
 
     def read_log(self, log: str, after: str) -> tuple[list[str], str]:
+        limit = _MAX_LOG_BYTES
+        while True:
+            data = self._log_data(log, after, limit)
+            # Other line breaks are part of a line, which has one time.
+            stamped = [line.partition(" ") for line in data.decode("utf-8", "replace").split("\n") if line]
+            if is_cut := len(data) >= limit:
+                stamped = stamped[:-1]
+            new = [(stamp, line) for stamp, _, line in stamped if not after or stamp > after]
+            if new or not is_cut:
+                return [line for _, line in new], new[-1][0] if new else after
+            limit *= 2  # the driver has written that much within the overlap
+
+    def _log_data(self, log: str, after: str, limit: int) -> bytes:
+        """The driver's output from before a time on, each line with its own time; its last line may be cut."""
         pod, _, container = log.partition("/")
         since = None if not after else int(time.time() - _seconds(after) + _OVERLAP_SECONDS)
         with self._api_errors("read the log of a pod"):
@@ -92,14 +106,12 @@ class KubernetesNamespace(ClusterManager):
                 container=container,
                 since_seconds=max(1, since) if since is not None else None,
                 timestamps=True,
-                limit_bytes=_MAX_LOG_BYTES,
+                limit_bytes=limit,
                 _preload_content=False,
                 _request_timeout=REQUEST_TIMEOUT,
             )
-            text = answer.data.decode("utf-8", "replace")
-        stamped = [line.partition(" ") for line in text.splitlines()]
-        new = [(stamp, line) for stamp, _, line in stamped if not after or stamp > after]
-        return [line for _, line in new], new[-1][0] if new else after
+            data: bytes = answer.data
+        return data
 
     @cached_property
     def _api(self) -> Any:

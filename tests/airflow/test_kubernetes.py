@@ -56,7 +56,7 @@ class FakeKubernetes:
             status, message = self.pods
             body = json.dumps({"kind": "Status", "message": message})
         elif url.path.endswith("/log"):
-            body = "\n".join(self.log)
+            body = "".join(f"{line}\n" for line in self.log)[: int(self.asked[-1][2]["limitBytes"][0])]
         elif method == "GET":
             body = json.dumps({"kind": "PodList", "items": self.pods})
         request.send_response(status)
@@ -175,6 +175,27 @@ def test_each_line_of_the_drivers_log_is_shown_once(kubernetes: FakeKubernetes) 
     all_lines = submitted()
     all_lines.shows_all = True
     assert all_lines.follow()[:3] == ["Merge: one", "key=s3cret", "Merge: two"]
+
+
+def test_a_line_of_the_drivers_log_may_hold_other_breaks(kubernetes: FakeKubernetes) -> None:
+    kubernetes.pods = [pod("Running", RUNNING)]
+    kubernetes.log = ["2026-01-31T06:00:00.1Z Merge: a\u2028b\x85c"]
+    application = submitted()
+    assert application.follow()[0] == "Merge: a\u2028b\x85c"
+    kubernetes.log += ["2026-01-31T06:00:00.2Z Merge: two"]
+    assert application.follow() == ["Merge: two"]
+
+
+def test_a_driver_may_write_more_than_is_read_at_a_time(
+    kubernetes: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta_merge.launch.kubernetes._MAX_LOG_BYTES", 100)
+    kubernetes.pods = [pod("Running", RUNNING)]
+    kubernetes.log = [f"2026-01-31T06:00:00.{number:03}Z Merge: line {number} of many" for number in range(20)]
+    application, lines = submitted(), []
+    for _ in range(20):
+        lines += application.follow()
+    assert [line for line in lines if "of many" in line] == [f"Merge: line {number} of many" for number in range(20)]
 
 
 def test_killing_deletes_the_pods(kubernetes: FakeKubernetes) -> None:
