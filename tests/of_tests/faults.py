@@ -242,8 +242,8 @@ CLAUSES = [
     Fault(
         name="nulls-count-as-changed",
         file=f"{ENGINE}/output.py",
-        before="(~new.eqNullSafe(old) if comparable",
-        after="(new != old if comparable",
+        before="return ~new.eqNullSafe(old)",
+        after="return new != old",
         shows="With update_only_changed rows that have a NULL are written anew although nothing changes.",
         tests=("differential/test_config_options.py",),
         words=("only_rows_that_change",),

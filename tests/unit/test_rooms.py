@@ -37,7 +37,7 @@ ROOMS = {
         "config contract patterns connections launch hooks assets lineage links triggers",
         "airflow jinja2 pendulum",
     ),
-    "sensors": ("contract connections history triggers operators", "airflow jinja2 sqlalchemy"),
+    "sensors": ("config contract connections history triggers operators", "airflow jinja2 sqlalchemy"),
     "view": ("contract connections history operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
     "decorators": ("config connections launch operators", "airflow"),
 }
