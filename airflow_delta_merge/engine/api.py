@@ -18,9 +18,9 @@ from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
-from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
 from airflow_delta_merge.engine.progress import without_bare_errors
+from airflow_delta_merge.engine.source.kept_rows import KeptRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

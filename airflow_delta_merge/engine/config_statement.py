@@ -13,10 +13,10 @@ from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
-from airflow_delta_merge.engine.source_view import source_relation
+from airflow_delta_merge.engine.source.view import source_relation
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.kept_rows import KeptRows
+    from airflow_delta_merge.engine.source.kept_rows import KeptRows
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression
-from airflow_delta_merge.engine.inserts import inserted_rows
+from airflow_delta_merge.engine.rows.inserts import inserted_rows
 from airflow_delta_merge.engine.settings import PRUNE_BY_SOURCE
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
     from airflow_delta_merge.engine.metrics import MergeMetrics
     from airflow_delta_merge.engine.settings import Settings
-    from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.engine.source.materialized import MaterializedSource
     from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 
 

@@ -19,15 +19,15 @@ from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.engine.delta_jvm.usage import record_source_error, recorded_operation
-from airflow_delta_merge.engine.kept_rows import KeptRows
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.null_keys import NullKeys
 from airflow_delta_merge.engine.progress import COMMIT
-from airflow_delta_merge.engine.read_once import read_once
 from airflow_delta_merge.engine.settings import Settings
-from airflow_delta_merge.engine.source import max_attempts
+from airflow_delta_merge.engine.source.kept_rows import KeptRows
+from airflow_delta_merge.engine.source.materialized import max_attempts
+from airflow_delta_merge.engine.source.null_keys import NullKeys
+from airflow_delta_merge.engine.source.read_once import read_once
 from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
 from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
 from airflow_delta_merge.engine.transactional_write import TransactionalWrite

@@ -12,7 +12,7 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, MergeGuards
 from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.engine import merge, plan
-from airflow_delta_merge.engine.source_view import source_relation
+from airflow_delta_merge.engine.source.view import source_relation
 from airflow_delta_merge.exceptions import (
     BadRowsError,
     EmptySourceError,

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.change_data import with_change_rows, with_insert_rows
+from airflow_delta_merge.engine.rows.change_data import with_change_rows, with_insert_rows
 from tests.differential.cases import PEOPLE, Case, Table
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings

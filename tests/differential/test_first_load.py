@@ -19,8 +19,8 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge, merge_sql, plan
-from airflow_delta_merge.engine.inserts import append_rows
 from airflow_delta_merge.engine.merge_into import NO_MATERIALIZATION_REASON
+from airflow_delta_merge.engine.rows.inserts import append_rows
 from airflow_delta_merge.engine.strategies import stream_inserts
 from airflow_delta_merge.engine.strategies.stream_inserts import FIRST_LOAD
 from tests.differential.cases import PEOPLE_SOURCE, Case, Table
@@ -115,7 +115,7 @@ def merged(
 
 
 def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta_merge.engine.read_once.materialize_source", None)
+    monkeypatch.setattr("airflow_delta_merge.engine.source.read_once.materialize_source", None)
     result = merged(spark, tmp_path / "t")
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", FIRST_LOAD)
     assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)

@@ -19,7 +19,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.engine.source_expectations import SAMPLE_SIZE
+from airflow_delta_merge.engine.source.expectations import SAMPLE_SIZE
 from airflow_delta_merge.exceptions import (
     EmptySourceError,
     MergeConfigError,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from airflow_delta_merge.engine import merge_sql, pruning
+from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.delta_jvm import table_files
-from airflow_delta_merge.engine.key_clusters import key_clusters, with_widest_gaps
+from airflow_delta_merge.engine.pruning import by_keys as pruning
+from airflow_delta_merge.engine.pruning.key_clusters import key_clusters, with_widest_gaps
 from tests.differential.both_engines import merged_as_by_the_builtin, rows_by_the_builtin
 from tests.differential.session_settings import session_settings
 from tests.readable_ids import readable
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-    from airflow_delta_merge.engine.file_statistics import Range
-    from airflow_delta_merge.engine.source import MaterializedSource
-    from airflow_delta_merge.engine.source_keys import SourceKey
+    from airflow_delta_merge.engine.pruning.file_statistics import Range
+    from airflow_delta_merge.engine.pruning.source_keys import SourceKey
+    from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
 FILES, ROWS_A_FILE = 16, 100
 COLUMNS = """
@@ -256,7 +257,7 @@ def test_a_sample_of_rows_decides_whether_to_look_for_clusters(
 ) -> None:
     found = searches_for_clusters(monkeypatch, lambda source, _: source.frame.count())
     monkeypatch.setattr(pruning, "_SAMPLED_ROWS", 40)
-    monkeypatch.setattr("airflow_delta_merge.engine.source._MANY_TIMES", 1)
+    monkeypatch.setattr("airflow_delta_merge.engine.source.materialized._MANY_TIMES", 1)
     check(Prune("", source.replace("{columns}", COLUMNS), "t.code = s.code", files), spark, table, tmp_path)
     assert found == looked_at
 

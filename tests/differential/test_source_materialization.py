@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.read_once import MATERIALIZATION_REASON
+from airflow_delta_merge.engine.source.read_once import MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies import two_phase
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog

@@ -51,7 +51,7 @@ class Fault:
 MATCHING = [
     Fault(
         name="rewrite-by-an-inner-join",
-        file=f"{ENGINE}/rewrite.py",
+        file=f"{ENGINE}/rows/rewrite.py",
         before='how = "left" if by_source or not touched.keeps_rest else "inner"',
         after='how = "inner"',
         shows="Rows that match no source row vanish from every file that is rewritten.",
@@ -88,7 +88,7 @@ MATCHING = [
     ),
     Fault(
         name="key-filter-hashes-by-type",
-        file=f"{ENGINE}/key_filter.py",
+        file=f"{ENGINE}/pruning/key_filter.py",
         before='return side.cast("bigint") if key.type in INTEGER_BITS else side',
         after="return side",
         shows="With an INT key in the table and a BIGINT key in a large source nothing matches: all rows are inserted.",
@@ -128,7 +128,7 @@ MATCHING = [
 FILES = [
     Fault(
         name="file-that-ends-with-the-first-key-is-left-out",
-        file=f"{ENGINE}/file_statistics.py",
+        file=f"{ENGINE}/pruning/file_statistics.py",
         before="low is None or bool(low <= high)",
         after="low is None or bool(low < high)",
         shows="A row that has the greatest key of its file is not found: it is not updated, but inserted again.",
@@ -137,7 +137,7 @@ FILES = [
     ),
     Fault(
         name="rows-with-the-greatest-key-are-not-searched",
-        file=f"{ENGINE}/source_keys.py",
+        file=f"{ENGINE}/pruning/source_keys.py",
         before="ends.append(column <= _literal(largest, type_))",
         after="ends.append(column < _literal(largest, type_))",
         shows="The row with the source's greatest key is not found: it is not updated, but inserted again.",
@@ -147,7 +147,7 @@ FILES = [
     ),
     Fault(
         name="moments-without-a-margin",
-        file=f"{ENGINE}/trusted_bounds.py",
+        file=f"{ENGINE}/pruning/trusted_bounds.py",
         before="margin = _MINUTE if in_utc else _DAY_IN_MICROS",
         after="margin = 0",
         shows="Files are left out by moments that their writer rounded: a row is doubled.",
@@ -156,7 +156,7 @@ FILES = [
     ),
     Fault(
         name="by-source-conditions-believe-each-bound",
-        file=f"{ENGINE}/candidate_files.py",
+        file=f"{ENGINE}/pruning/candidate_files.py",
         before="not merge.settings.prune_by_source or not leaves_files_out(values.type)",
         after="not merge.settings.prune_by_source",
         shows="A by-source clause passes over rows in files whose writer rounded a bound.",
@@ -167,7 +167,7 @@ FILES = [
     ),
     Fault(
         name="null-keys-are-not-searched",
-        file=f"{ENGINE}/source_keys.py",
+        file=f"{ENGINE}/pruning/source_keys.py",
         before='return self.null_safe and bool(self.found[f"{self.name}_nulls"] > 0)',
         after="return False",
         shows="A merge by <=> never finds the rows whose key is NULL, and inserts them again.",
@@ -180,7 +180,7 @@ FILES = [
     ),
     Fault(
         name="files-the-source-has-no-key-in-keep-their-rows",
-        file=f"{ENGINE}/pruning.py",
+        file=f"{ENGINE}/pruning/by_keys.py",
         before='        "not matched by source" in kinds\n        or bool(',
         after="        bool(",
         shows="NOT MATCHED BY SOURCE clauses do nothing in files in which the source has no key.",
@@ -195,7 +195,7 @@ FILES = [
 CLAUSES = [
     Fault(
         name="condition-of-a-single-clause-ignored",
-        file=f"{ENGINE}/output.py",
+        file=f"{ENGINE}/rows/output.py",
         before="    if clauses[0].condition is None:\n",
         after="    if len(clauses) == 1:\n",
         shows="WHEN MATCHED AND … takes all matched rows.",
@@ -203,7 +203,7 @@ CLAUSES = [
     ),
     Fault(
         name="insert-clauses-in-reverse-order",
-        file=f"{ENGINE}/output.py",
+        file=f"{ENGINE}/rows/output.py",
         before="range(1, len(clauses) + 1), number)",
         after="range(len(clauses), 0, -1), number)",
         shows="Of two insert clauses each inserts the other's values.",
@@ -211,7 +211,7 @@ CLAUSES = [
     ),
     Fault(
         name="by-source-clauses-numbered-from-one",
-        file=f"{ENGINE}/output.py",
+        file=f"{ENGINE}/rows/output.py",
         before="first=len(matched) + 1)",
         after="first=1)",
         shows="Rows that the source lacks are treated as the first matched clause says.",
@@ -231,7 +231,7 @@ CLAUSES = [
     ),
     Fault(
         name="updates-by-constants-lose-rows-without-a-match",
-        file=f"{ENGINE}/rewrite.py",
+        file=f"{ENGINE}/rows/rewrite.py",
         before='all(clause.kind == "matched" and clause.needs_only_the_source for',
         after="all(clause.needs_only_the_source for",
         shows="Rows that the source lacks are deleted where a clause sets all their columns to constants.",
@@ -241,7 +241,7 @@ CLAUSES = [
     ),
     Fault(
         name="nulls-count-as-changed",
-        file=f"{ENGINE}/output.py",
+        file=f"{ENGINE}/rows/output.py",
         before="return ~new.eqNullSafe(old)",
         after="return new != old",
         shows="With update_only_changed rows that have a NULL are written anew although nothing changes.",
@@ -341,7 +341,7 @@ WRITES = [
     ),
     Fault(
         name="source-computed-twice",
-        file=f"{ENGINE}/source.py",
+        file=f"{ENGINE}/source/materialized.py",
         before="frame=hints.added_to(gateway, kept),",
         after="frame=hints.added_to(gateway, frame),",
         shows="A source with rand() or a changing table gives one row to the search and another one to the write.",
@@ -354,7 +354,7 @@ WRITES = [
 CHANGES = [
     Fault(
         name="preimage-has-the-new-values",
-        file=f"{ENGINE}/change_data.py",
+        file=f"{ENGINE}/rows/change_data.py",
         before='_change("old", F.lit("update_preimage"))',
         after='_change("new", F.lit("update_preimage"))',
         shows="The change data feed tells the new values as those before the update.",
@@ -373,7 +373,7 @@ CHANGES = [
     ),
     Fault(
         name="row-deleted-twice-has-two-changes",
-        file=f"{ENGINE}/rewrite.py",
+        file=f"{ENGINE}/rows/rewrite.py",
         before="        ).distinct()\n",
         after="        )\n",
         shows="The change data feed tells a delete once for each source row that matches.",
@@ -381,7 +381,7 @@ CHANGES = [
     ),
     Fault(
         name="row-id-not-kept",
-        file=f"{ENGINE}/rewrite.py",
+        file=f"{ENGINE}/rows/rewrite.py",
         before="voids = column.changes_with_row and updates",
         after="voids = updates",
         shows="Updated rows get new row ids.",
@@ -395,7 +395,7 @@ CHANGES = [
 COMMITS = [
     Fault(
         name="source-rows-counted-one-too-many",
-        file=f"{ENGINE}/read_once.py",
+        file=f"{ENGINE}/source/read_once.py",
         before="operationNumSourceRows=source.num_rows)",
         after="operationNumSourceRows=source.num_rows + 1)",
         shows="numSourceRows in the history is one more than the source has.",

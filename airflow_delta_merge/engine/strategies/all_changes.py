@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import CHANGE_TYPE
-from airflow_delta_merge.engine.inserts import inserted_rows
 from airflow_delta_merge.engine.metrics import set_written_metrics
 from airflow_delta_merge.engine.old_rows.native import copies_without
-from airflow_delta_merge.engine.rewrite import (
+from airflow_delta_merge.engine.rows.change_data import CHANGE_TYPE
+from airflow_delta_merge.engine.rows.inserts import inserted_rows
+from airflow_delta_merge.engine.rows.rewrite import (
     can_meet_source_once,
     deletes_rows_once,
     rewritten_rows,

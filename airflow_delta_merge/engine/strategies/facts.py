@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeGuards
-from airflow_delta_merge.engine.key_filter import TARGET_ROWS_FOR_ONE
-from airflow_delta_merge.engine.pruning import keys_separate_files
+from airflow_delta_merge.engine.pruning.by_keys import keys_separate_files
+from airflow_delta_merge.engine.pruning.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.settings import Settings
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.guards import check_changes
-from airflow_delta_merge.engine.inserts import counted_inserts, write_inserts
-from airflow_delta_merge.engine.key_filter import filtered_condition, is_filtered
-from airflow_delta_merge.engine.matches import search_tasks
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
+from airflow_delta_merge.engine.pruning.key_filter import filtered_condition, is_filtered
+from airflow_delta_merge.engine.rows.inserts import counted_inserts, write_inserts
+from airflow_delta_merge.engine.rows.matches import search_tasks
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.inserts import write_inserts
+from airflow_delta_merge.engine.rows.inserts import write_inserts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

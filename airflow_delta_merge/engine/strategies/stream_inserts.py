@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.candidate_files import candidate_files
 from airflow_delta_merge.engine.delta_jvm.usage import MergeStep, record_operation
-from airflow_delta_merge.engine.inserts import append_rows, counted_inserts
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
+from airflow_delta_merge.engine.pruning.candidate_files import candidate_files
+from airflow_delta_merge.engine.rows.inserts import append_rows, counted_inserts
 from airflow_delta_merge.engine.strategies.facts import MOST_ROWS, Facts
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.matches import MatchCounts, count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.old_rows.native import is_worth_copying
+from airflow_delta_merge.engine.rows.matches import MatchCounts, count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.strategies.kept_join import KeptJoin, join_and_keep
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TouchedFiles:
     :param paths: their paths, as Spark encodes them; None when all candidate files are touched.
     :param matches: one row for each matched pair and each target row that a by-source clause takes: ``path`` (the
         file's, as Spark encodes it) and ``row_index`` (long), both NULL in a row that no clause takes, ``row_number``
-        (long, see :func:`~airflow_delta_merge.engine.matches.positions_in`), the source row's number (long, NULL
+        (long, see :func:`~airflow_delta_merge.engine.rows.matches.positions_in`), the source row's number (long, NULL
         without a match) and ``clause`` (its number).
     :param num_pairs: how many pairs of source and target rows match.
     :param has_multiple_matches: whether several source rows delete one target row.

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.engine.guards import check_changes
-from airflow_delta_merge.engine.inserts import counted_inserts
 from airflow_delta_merge.engine.metrics import count_rows
+from airflow_delta_merge.engine.rows.inserts import counted_inserts
 from airflow_delta_merge.engine.strategies.all_changes import AllChanges
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 from airflow_delta_merge.engine.strategies.touched_files import find_touched_files

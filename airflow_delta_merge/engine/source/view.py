@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from airflow_delta_merge.engine.checked_files import BAD_ROW_FOUND, CheckedFiles
 from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
-from airflow_delta_merge.engine.jdbc_source import jdbc_rows
+from airflow_delta_merge.engine.source.checked_files import BAD_ROW_FOUND, CheckedFiles
+from airflow_delta_merge.engine.source.jdbc import jdbc_rows
 from airflow_delta_merge.exceptions import BadRowsError, MergeExecutionError, MergeGuardError
 from airflow_delta_merge.identifiers import quote_identifier
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.config import MergeConfig
-    from airflow_delta_merge.engine.kept_rows import KeptRows
+    from airflow_delta_merge.engine.source.kept_rows import KeptRows
 
 # What a merge ends with when its source raises an error of its own.
 _RAISED = ("USER_RAISED_EXCEPTION", "TASK_WRITE_FAILED")

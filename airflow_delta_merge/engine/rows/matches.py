@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.key_filter import filtered_condition
-from airflow_delta_merge.engine.output import only_changes, target_row_clause
+from airflow_delta_merge.engine.pruning.key_filter import filtered_condition
+from airflow_delta_merge.engine.rows.output import only_changes, target_row_clause
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import with_insert_rows
 from airflow_delta_merge.engine.metrics import set_adding_metrics
-from airflow_delta_merge.engine.output import clause_number, inserted_columns
+from airflow_delta_merge.engine.rows.change_data import with_insert_rows
+from airflow_delta_merge.engine.rows.output import clause_number, inserted_columns
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.source_keys import in_range
-from airflow_delta_merge.engine.trusted_bounds import leaves_files_out, with_margin
+from airflow_delta_merge.engine.pruning.source_keys import in_range
+from airflow_delta_merge.engine.pruning.trusted_bounds import leaves_files_out, with_margin
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:

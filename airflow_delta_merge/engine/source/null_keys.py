@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config.options import MergeOptions
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
-    from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
 # Start of the error for such a row that is found while the source is read, also by Delta's own engine.
 _MET = "A row of the source has a NULL"

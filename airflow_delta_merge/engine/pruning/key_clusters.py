@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
-from airflow_delta_merge.engine.trusted_bounds import Range
+from airflow_delta_merge.engine.pruning.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
+from airflow_delta_merge.engine.pruning.trusted_bounds import Range
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
 #: Keys count as evenly spread if mean and deviation are this close to those of a uniform distribution (part of range).
 _EVEN = 0.02

@@ -1,7 +1,7 @@
 """The rows of a database, read over JDBC as the worker's private properties say.
 
 They may differ at each read, so a merge reads them once, as it does all sources
-(:mod:`airflow_delta_merge.engine.source`). Each of several parts is a query in a transaction of its own.
+(:mod:`airflow_delta_merge.engine.source.materialized`). Each of several parts is a query in a transaction of its own.
 """
 
 from __future__ import annotations

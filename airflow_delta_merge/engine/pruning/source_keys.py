@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
-from airflow_delta_merge.engine.file_statistics import SoughtRanges
-from airflow_delta_merge.engine.trusted_bounds import (
+from airflow_delta_merge.engine.pruning.file_statistics import SoughtRanges
+from airflow_delta_merge.engine.pruning.trusted_bounds import (
     INTEGER_BITS,
     OpenRange,
     Range,

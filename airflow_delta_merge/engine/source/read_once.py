@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.engine.guards import check_source
 from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
-from airflow_delta_merge.engine.pruning import choose_files, keys_to_prune_by
-from airflow_delta_merge.engine.source import materialize_source, storage_level
-from airflow_delta_merge.engine.source_expectations import SourceCheck
+from airflow_delta_merge.engine.pruning.by_keys import choose_files, keys_to_prune_by
+from airflow_delta_merge.engine.source.expectations import SourceCheck
+from airflow_delta_merge.engine.source.materialized import materialize_source, storage_level
 from airflow_delta_merge.exceptions import SourceExpectationError
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.kept_rows import KeptRows
     from airflow_delta_merge.engine.merge_report import MergeReport
-    from airflow_delta_merge.engine.null_keys import NullKeys
+    from airflow_delta_merge.engine.source.kept_rows import KeptRows
+    from airflow_delta_merge.engine.source.null_keys import NullKeys
 
 _log = logging.getLogger(__name__)
 

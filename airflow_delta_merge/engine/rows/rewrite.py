@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.change_data import with_change_rows
-from airflow_delta_merge.engine.matches import numbered_by_clause, positions_in
-from airflow_delta_merge.engine.output import (
+from airflow_delta_merge.engine.rows.change_data import with_change_rows
+from airflow_delta_merge.engine.rows.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.rows.output import (
     change_type,
     clause_number,
     columns_of_clause,

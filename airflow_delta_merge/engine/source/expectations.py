@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from airflow_delta_merge.config import SourceExpectations
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
-    from airflow_delta_merge.engine.kept_rows import KeptRows
-    from airflow_delta_merge.engine.source import MaterializedSource
+    from airflow_delta_merge.engine.source.kept_rows import KeptRows
+    from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
 _log = logging.getLogger(__name__)
 

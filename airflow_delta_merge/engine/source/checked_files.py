@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeConfig
     from airflow_delta_merge.config.bad_rows import BadRows
-    from airflow_delta_merge.engine.kept_rows import KeptRows
+    from airflow_delta_merge.engine.source.kept_rows import KeptRows
 
 _log = logging.getLogger(__name__)
 

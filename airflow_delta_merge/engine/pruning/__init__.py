@@ -1,0 +1,1 @@
+"""Chooses the files and rows of the target that can match."""

@@ -1,0 +1,1 @@
+"""DataFrames of matches, updated rows and new rows. Nothing here writes but `inserts`."""
