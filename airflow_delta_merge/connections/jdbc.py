@@ -46,7 +46,8 @@ def _oracle_url(address: str, database: str, extra: Mapping[str, Any]) -> str:
 
 
 def _sqlserver_url(address: str, database: str, _: Mapping[str, Any]) -> str:
-    return f"jdbc:sqlserver://{address}" + (f";databaseName={{{database}}}" if database else "")
+    quoted = database.replace("}", "}}")  # a brace would end it, and begin another property
+    return f"jdbc:sqlserver://{address}" + (f";databaseName={{{quoted}}}" if database else "")
 
 
 #: By the type of the Airflow connection.

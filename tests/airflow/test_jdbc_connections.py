@@ -62,6 +62,11 @@ def define(monkeypatch: pytest.MonkeyPatch, **parts: Any) -> None:
             "oracle.jdbc.OracleDriver",
         ),
         (
+            {"conn_type": "mssql", "host": "db", "schema": "a};encrypt=false;x={b"},
+            "jdbc:sqlserver://db:1433;databaseName={a}};encrypt=false;x={b}",
+            "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+        ),
+        (
             {"conn_type": "jdbc", "host": "jdbc:postgresql://db/shop?ssl=true"},
             "jdbc:postgresql://db/shop?ssl=true",
             "org.postgresql.Driver",
