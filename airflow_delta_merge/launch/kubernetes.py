@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_delta_merge.exceptions import ClusterManagerError, SparkConnectionError
 from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
@@ -32,6 +32,7 @@ REQUEST_TIMEOUT = (3.0, 20.0)  # to connect and to read; Airflow's supervisor gi
 _MAX_LOG_BYTES = 4 << 20
 #: How far before the last line to read the log again, because clocks differ.
 _OVERLAP_SECONDS = 60.0
+_Moment: TypeAlias = tuple[float, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,22 +84,24 @@ class KubernetesNamespace(ClusterManager):
         self._delete(self._pods(SUBMISSION, submission))
 
     def read_log(self, log: str, after: str) -> tuple[list[str], str]:
-        limit = _MAX_LOG_BYTES
+        limit, known = _MAX_LOG_BYTES, _moment(after)
         while True:
-            data = self._log_data(log, after, limit)
+            data = self._log_data(log, known, limit)
             # Other line breaks are part of a line, which has one time.
-            stamped = [line.partition(" ") for line in data.decode("utf-8", "replace").split("\n") if line]
+            stamped = [line.partition(" ") for line in data.decode("utf-8", "replace").split("\n")]
             if is_cut := len(data) >= limit:
                 stamped = stamped[:-1]
-            new = [(stamp, line) for stamp, _, line in stamped if not after or stamp > after]
+            # What has no time is the kubelet's own complaint.
+            timed = [(moment, stamp, line) for stamp, _, line in stamped if (moment := _moment(stamp)) is not None]
+            new = [(stamp, line) for moment, stamp, line in timed if known is None or moment > known]
             if new or not is_cut:
                 return [line for _, line in new], new[-1][0] if new else after
             limit *= 2  # the driver has written that much within the overlap
 
-    def _log_data(self, log: str, after: str, limit: int) -> bytes:
+    def _log_data(self, log: str, after: _Moment | None, limit: int) -> bytes:
         """The driver's output from before a time on, each line with its own time; its last line may be cut."""
         pod, _, container = log.partition("/")
-        since = None if not after else int(time.time() - _seconds(after) + _OVERLAP_SECONDS)
+        since = None if after is None else int(time.time() - after[0] + _OVERLAP_SECONDS)
         with self._api_errors("read the log of a pod"):
             answer = self._api.read_namespaced_pod_log(
                 pod,
@@ -254,6 +257,12 @@ def _message(body: Any) -> str:
         return ""
 
 
-def _seconds(stamp: str) -> float:
-    """Seconds since 1970 for a time such as ``2026-01-31T06:00:00.123456789Z``."""
-    return datetime.fromisoformat(f"{stamp[:19]}+00:00").timestamp()
+def _moment(stamp: str) -> _Moment | None:
+    """A time such as ``2026-01-31T06:00:00.123456789Z``, or with the offset of a node's zone; None if it is none.
+
+    :return: seconds since 1970, and the fraction, which has more digits than Python keeps.
+    """
+    try:
+        return datetime.fromisoformat(stamp).timestamp(), stamp[19:29]
+    except ValueError:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -184,6 +185,22 @@ def test_a_line_of_the_drivers_log_may_hold_other_breaks(kubernetes: FakeKuberne
     assert application.follow()[0] == "Merge: a\u2028b\x85c"
     kubernetes.log += ["2026-01-31T06:00:00.2Z Merge: two"]
     assert application.follow() == ["Merge: two"]
+
+
+def test_nodes_may_have_a_time_zone(kubernetes: FakeKubernetes) -> None:
+    kubernetes.pods = [pod("Running", RUNNING)]
+    now = datetime.now(timezone(timedelta(hours=2))).replace(microsecond=0)
+    kubernetes.log = [f"{now.isoformat()[:19]}.123456789+02:00 Merge: one"]
+    application = submitted()
+    assert application.follow()[0] == "Merge: one"
+    application.follow()
+    (since,) = kubernetes.asked[-1][2]["sinceSeconds"]
+    assert 55 <= int(since) <= 120, "the overlap, and the time that has passed"
+    # Clocks have gone back, and the node's log can't be read for a moment.
+    later = (now + timedelta(minutes=1)).astimezone(timezone(timedelta(hours=1)))
+    kubernetes.log += ["unable to retrieve container logs", f"{later.isoformat()[:19]}.1+01:00 Merge: two"]
+    assert application.follow() == ["Merge: two"]
+    assert application.follow() == []
 
 
 def test_a_driver_may_write_more_than_is_read_at_a_time(
