@@ -325,6 +325,15 @@ def test_a_merge_that_fails_leaves_no_copy_in_a_store(
     assert {file for file in data_files(table) - before if ".c000." in file} == set()
 
 
+def test_a_session_that_encrypts_its_temporary_files_fetches_none(spark: SparkSession, table: Path, store: str) -> None:
+    settings = spark.sparkContext._jsc.sc().conf()
+    settings.set("spark.io.encryption.enabled", "true")
+    try:
+        assert REWRITTEN in merge_sql(spark, upsert(f"delta.`{store}/{table.name}`")).executor_reason
+    finally:
+        settings.remove("spark.io.encryption.enabled")
+
+
 def test_spark_rewrites_files_in_a_store_that_arrow_would_write_differently(
     spark: SparkSession, tmp_path: Path, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -111,7 +111,7 @@ def are_files_copied(gateway: Gateway, transaction: JavaObject) -> bool:
     """
     metadata = _metadata(transaction)
     return (
-        (_is_on_this_machine(transaction) or _copies_in_driver(gateway))  # executors can't call Hadoop from Python
+        (_is_on_this_machine(transaction) or _are_files_fetched(gateway))
         and not transaction.newMetadata().isDefined()  # the merge doesn't change the table's schema
         and _is_copied_table(metadata)
         and _is_copied_from_writer(gateway, transaction, metadata["configuration"])
@@ -121,6 +121,12 @@ def are_files_copied(gateway: Gateway, transaction: JavaObject) -> bool:
 
 def _is_on_this_machine(transaction: JavaObject) -> bool:
     return str(transaction.deltaLog().dataPath().toUri().getScheme() or "file") == "file"
+
+
+def _are_files_fetched(gateway: Gateway) -> bool:
+    """Whether files of a store may be fetched. The Python of executors can't do so, and Arrow encrypts no files."""
+    encrypts = gateway.session.sparkContext().conf().getBoolean("spark.io.encryption.enabled", False)
+    return _copies_in_driver(gateway) and not encrypts
 
 
 def _copies_in_driver(gateway: Gateway) -> bool:
