@@ -30,7 +30,7 @@ from airflow_delta_merge.view.task_instances import (
 
 #: Commits on a page.
 PAGE = 100
-_LARGEST_VERSION = 2**63 - 1
+_LARGEST_VERSION, _LARGEST_MAP_INDEX = 2**63 - 1, 2**31 - 1
 
 app = FastAPI(
     title="Delta merges",
@@ -129,11 +129,12 @@ def task_instance_page(
     session: SessionDep,
     reader: ReaderDep,
     tables: TablesDep,
-    map_index: str = "-1",
+    map_index: Annotated[str, Query(max_length=100)] = "-1",
 ) -> str:
     """What a task instance merged: its commit, or the tables if there are several or none was committed."""
     # The UI leaves the placeholder alone if the task isn't mapped.
-    key = TaskInstanceKey(dag_id, task_id, run_id, int(map_index) if map_index.isdecimal() else -1)
+    is_mapped = map_index.isdecimal() and int(map_index) <= _LARGEST_MAP_INDEX
+    key = TaskInstanceKey(dag_id, task_id, run_id, int(map_index) if is_mapped else -1)
     merged = tables_of(session, key) if reader.may_read(dag_id, DagAccessEntity.XCOM) else {}
     found = [table for location in merged if (table := tables.at(location)) is not None]
     version = merged[str(found[0].location)] if len(found) == 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -115,7 +116,17 @@ def xcom_values(
         )
         for row in rows:
             key = TaskInstanceKey(row.dag_id, row.task_id, row.run_id, row.map_index)
-            yield key, XComModel.deserialize_value(row)
+            yield key, _plain(row.value)
+
+
+def _plain(stored: Any) -> Any:
+    """A stored value as JSON types; Airflow's own way would make objects of what a task's text names."""
+    if not isinstance(stored, str):
+        return stored
+    try:
+        return json.loads(stored)
+    except ValueError:
+        return stored
 
 
 def rendered_statement(session: Session, key: TaskInstanceKey) -> str | None:

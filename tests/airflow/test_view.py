@@ -269,6 +269,19 @@ def test_a_task_instance_leads_to_its_commit(api: TestClient, database: Database
     assert "has merged into no Delta table" in get(api, "task_instance", run_id="r1", dag_id="x", task_id="y")
 
 
+def test_any_task_instance_has_a_page_whatever_it_returned(api: TestClient, database: Database) -> None:
+    from airflow.models.xcom import XComModel
+
+    key = database.task_instance("load", "other", "r1")
+    for returned in ('{"__classname__": "some.Thing", "__version__": 1, "__data__": {}}', "text", ["a"], 7):
+        XComModel.set("return_value", returned, **key, session=database.session)
+        row = database.session.query(XComModel).filter_by(task_id="other", key="return_value").one()
+        row.value = returned  # as Airflow's API stores what the task's process has made JSON of
+        database.session.commit()
+        assert "has merged into no Delta table" in get(api, "task_instance", **{**key, "map_index": "-1"})
+    assert "has merged into no Delta table" in get(api, "task_instance", **{**key, "map_index": "9" * 30})
+
+
 def test_names_are_shown_as_they_are(api: TestClient, database: Database, tmp_path: Path) -> None:
     name = "<script>alert(1)</script>'\"é`"
     path = create_table(tmp_path / "<script>" / "'é`")
