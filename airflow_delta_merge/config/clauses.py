@@ -84,6 +84,12 @@ class MergeClause:
             raise MergeConfigError(
                 f"except_columns needs update_all or insert_all, and is not available with {action}."
             )
+        for column in self.except_columns:
+            if len(parse_multipart(column)) > 1:  # leaving out its struct would leave out other fields, too
+                raise MergeConfigError(
+                    f"except_columns has {column!r}, which is a field of a struct. Leave out a whole column, or set "
+                    "the others one by one."
+                )
 
     @property
     def is_star(self) -> bool:

@@ -12,6 +12,7 @@ from airflow_delta_merge.config import (
     MergeGuards,
     MergeSource,
     MergeTarget,
+    MergeWindow,
     when_matched_delete,
     when_matched_update,
     when_not_matched_insert,
@@ -85,7 +86,16 @@ class Scd2(ChangePattern):
                 "expect_source is not available with Scd2, which merges a history that it makes from the source. Check "
                 "the source in an earlier task."
             )
+        if options.get("window") is not None:
+            self._check_window(MergeWindow.of(options["window"]))
         return super().to_config(target=target, source=source, **options)
+
+    def _check_window(self, window: MergeWindow) -> None:
+        if column(window.column).lower() not in [column(key).lower() for key in self.keys]:
+            raise MergeConfigError(
+                f"A window of {window.column} is not available with Scd2, which also ends versions that began before. "
+                "Restrict the source by a query, or take a key as the window's column."
+            )
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         if target.table is not None and target.table.strip("` ").lower() == "source":

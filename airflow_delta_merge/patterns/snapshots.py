@@ -14,6 +14,8 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.config.checks import check_null_keys, column_names, require_bool, require_text
+from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.identifiers import quote_name
 from airflow_delta_merge.patterns.pattern import Pattern, column
 
 
@@ -124,6 +126,13 @@ class SoftDelete(Sync):
     NAME: ClassVar[str] = "soft_delete"
     deleted_column: str = "is_deleted"
     deleted_at_column: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        marks = [column(name).lower() for name in (self.deleted_column, self.deleted_at_column) if name is not None]
+        for name in self.keep:
+            if quote_name(name).lower() in marks:
+                raise MergeConfigError(f"keep has {name}, but a row that comes back is unmarked. Remove it from keep.")
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:
         marks = f"false AS {column(self.deleted_column)}"

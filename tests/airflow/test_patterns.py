@@ -43,11 +43,18 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
         ({"pattern": UPSERT, "window": {"column": "day", "start": "{{ a }}", "timezone": "nowhere"}}, "no timezone"),
         ({"pattern": UPSERT, "window": {"column": "day", "start": "2024-01-02", "end": "2024-01-01"}}, "is empty"),
         ({"pattern": UPSERT, "window": 7}, "A window must be a dict"),
+        ({"pattern": {**UPSERT, "keep": ["address.city"]}}, "except_columns has 'address.city', which is a field"),
+        ({"pattern": Scd2(keys="a", columns="b", effective_at="at"), "window": "at"}, "not available with Scd2"),
+        ({"pattern": {"pattern": "soft_delete", "keys": "a", "keep": "`Is_Deleted`"}}, "keep has `Is_Deleted`"),
     ], ids=readable
 )  # fmt: skip
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MergeConfigError, match=sentence):
         operator(**arguments)
+
+
+def test_a_window_of_a_key_is_one_of_whole_histories() -> None:
+    operator(pattern=Scd2(keys=["id", "day"], columns=["name"], effective_at="at"), window="Day")
 
 
 @pytest.mark.parametrize(
