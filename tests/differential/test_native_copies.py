@@ -225,6 +225,13 @@ def test_times_that_spark_converts_when_it_reads_them_are_not_copied(spark: Spar
         assert REWRITTEN in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
 
 
+@pytest.mark.parametrize("name", ["parquet.bloom.filter.enabled", "parquet.bloom.filter.enabled#id"])
+def test_files_with_bloom_filters_are_not_copied(spark: SparkSession, table: Path, name: str) -> None:
+    """Arrow would write none."""
+    with session_settings(spark, {name: "true"}):
+        assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
+
+
 def test_a_merge_that_fails_leaves_no_copy(spark: SparkSession, table: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (name IS NULL OR name <> 'new')")
     before = data_files(table)

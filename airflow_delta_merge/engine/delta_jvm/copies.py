@@ -38,7 +38,7 @@ _OTHER_WRITERS = (
     "delta.enableIcebergCompatV3",
     "delta.enableTypeWidening",
 )
-#: Hadoop settings that make Parquet's writer do what a copy by Arrow would not.
+#: Hadoop settings that make Parquet's writer do what a copy by Arrow would not; one for a column ends in ``#column``.
 _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
 #: Settings by which Spark reads other values from a file than Arrow does, and from the copy.
 _OTHER_VALUES = (
@@ -151,7 +151,7 @@ def _is_copied_from_writer(gateway: Gateway, transaction: JavaObject, configurat
         and _codec(gateway, configuration) in CODECS
         and gateway.flag("spark.databricks.delta.stats.collect")
         and _prefix_length(gateway, configuration) > 0
-        and all(hadoop.get(name) is None for name in _OTHER_FILES)
+        and all(hadoop.getPropsWithPrefix(name).isEmpty() for name in _OTHER_FILES)
         and not any(gateway.conf(name).lower() in ("true", "legacy") for name in _OTHER_VALUES)
     )
 
