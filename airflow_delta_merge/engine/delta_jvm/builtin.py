@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_option
 
 
 def find_and_write_changes(
@@ -32,9 +32,9 @@ def find_and_write_changes(
         command.checkNonDeterministicSource(session)
         versions.set_num_source_rows(gateway, command)
     finally:
-        kept = command.materializedSourceRDD()
-        if kept.isDefined():
-            kept.get().unpersist(False)
+        kept = scala_option(command.materializedSourceRDD())
+        if kept is not None:
+            kept.unpersist(False)
     return changes
 
 

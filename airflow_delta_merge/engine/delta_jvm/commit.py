@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
 from airflow_delta_merge.engine.delta_jvm.errors import java_classes, merge_error
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.log_store import is_object_store
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 
@@ -43,19 +43,19 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
         yield
         return
     sessions = gateway.module(versions.session_class(gateway))
-    before = sessions.getActiveSession()
+    before = scala_option(sessions.getActiveSession())
     clone = gateway.session_with({USER_METADATA: user_metadata})
     sessions.setActiveSession(clone)
     try:
         yield
-        version = clone.conf().getOption(_LAST_COMMIT_VERSION)
-        if version.isDefined():
-            gateway.session.conf().set(_LAST_COMMIT_VERSION, version.get())
+        version = scala_option(clone.conf().getOption(_LAST_COMMIT_VERSION))
+        if version is not None:
+            gateway.session.conf().set(_LAST_COMMIT_VERSION, version)
     finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
+        if before is None:
             sessions.clearActiveSession()
+        else:
+            sessions.setActiveSession(before)
 
 
 def landed(
@@ -69,7 +69,7 @@ def landed(
     :raises MergeConflictError: when it is not in the log because of another writer's commit; the files are deleted.
     """
     try:
-        version = commit()
+        version = scala_option(commit())
     except Exception as error:
         if is_conflict(error):
             landed_after_all = _landed_version(gateway, transaction)
@@ -80,9 +80,9 @@ def landed(
             if landed_after_all is None:
                 raise
         return landed_after_all
-    if not version.isDefined():
+    if version is None:
         return None
-    reported, log = int(version.get()), transaction.deltaLog()
+    reported, log = int(version), transaction.deltaLog()
     if is_object_store(log) and _landed_version(gateway, transaction) != reported:
         gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it has the lost commit cached
         lost = MergeExecutionError(

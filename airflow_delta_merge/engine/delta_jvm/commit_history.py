@@ -42,8 +42,8 @@ def user_metadata_backwards(gateway: Gateway, transaction: JavaObject) -> Iterat
         if not commits:
             return  # cleaned up, like all earlier ones
         for commit in commits:
-            if commit.userMetadata().isDefined():
-                yield int(commit.version().get()), str(commit.userMetadata().get())
+            if (user_metadata := scala_option(commit.userMetadata())) is not None:
+                yield int(commit.version().get()), str(user_metadata)
         end, count = start - 1, _MORE_COMMITS
 
 
@@ -55,5 +55,5 @@ def _one_by_one(gateway: Gateway, transaction: JavaObject, end: int) -> Iterator
             if "FileNotFoundException" in java_classes(error):
                 return  # cleaned up, like all earlier ones
             continue
-        if info is not None and info.userMetadata().isDefined():
-            yield version, str(info.userMetadata().get())
+        if info is not None and (user_metadata := scala_option(info.userMetadata())) is not None:
+            yield version, str(user_metadata)

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_option
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.even_tasks import split_bytes
 
@@ -209,11 +209,11 @@ class TargetScan:
         preserved = self._gateway.delta("RowTracking").preserveRowTrackingColumns(jdf(frame), snapshot)
         columns = []
         for kind in ("RowId", "RowCommitVersion"):
-            attribute = self._gateway.delta(f"Materialized{kind}").getAttribute(snapshot, preserved)
-            if attribute.isDefined():
-                name = str(attribute.get().name())
+            attribute = scala_option(self._gateway.delta(f"Materialized{kind}").getAttribute(snapshot, preserved))
+            if attribute is not None:
+                name = str(attribute.name())
                 metadata = versions.tracking_column_metadata(self._gateway, kind, name, self._transaction)
-                column = self._gateway.column(attribute.get())
+                column = self._gateway.column(attribute)
                 columns.append(TrackingColumn(name, column, kind == "RowCommitVersion", metadata))
         return self._gateway.wrap(preserved), columns
 
