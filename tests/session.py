@@ -23,3 +23,10 @@ SESSION_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+#: Settings by which touched files are copied natively, however small they are.
+COPIED_WHATEVER_THE_SIZE = {
+    "spark.deltaMerge.copyFilesFromBytes": "0",
+    "spark.deltaMerge.smallMergeBytes": "0",
+    "spark.deltaMerge.shortcuts.enabled": "false",
+}

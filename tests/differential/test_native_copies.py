@@ -31,7 +31,7 @@ from tests.differential.delta_log import DeltaTableLog
 from tests.differential.foreign_tables import edit_log
 from tests.differential.meanwhile import Meanwhile
 from tests.differential.session_settings import session_settings
-from tests.session import SESSION_SETTINGS
+from tests.session import COPIED_WHATEVER_THE_SIZE, SESSION_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +54,6 @@ COLUMNS = (
     "named_struct('a', id, 'b', array(named_struct('c', concat('x', id)))) AS nested",
     "map(concat('k', id), id) AS pairs",
 )
-
-
-COPIED_WHATEVER_THE_SIZE = {
-    "spark.deltaMerge.copyFilesFromBytes": "0",
-    "spark.deltaMerge.smallMergeBytes": "0",
-    "spark.deltaMerge.shortcuts.enabled": "false",
-}
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,13 @@ def rows(bucket: str) -> list[tuple[int, str]]:
 
 
 def config(bucket: str, source: str) -> MergeConfig:
+    return config_at(f"s3a://{bucket}/orders", source)
+
+
+def config_at(path: str, source: str) -> MergeConfig:
+    """An upsert into a table in any store, which the first one creates."""
     return MergeConfig(
-        target=f"s3a://{bucket}/orders",
+        target=path,
         source=source,
         on=["id"],
         clauses=[when_matched_update_all(), when_not_matched_insert_all()],

@@ -12,7 +12,6 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from deltalake import DeltaTable
 
-from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.connections.stores import StoreConnections
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
@@ -21,14 +20,10 @@ from tests.airflow.canary import Watch
 from tests.airflow.conftest import SPARK
 from tests.object_storage import azurite, fake_gcs
 from tests.object_storage.conftest import RUN_ON
+from tests.object_storage.orders import config_at
+from tests.session import COPIED_WHATEVER_THE_SIZE
 
 pytestmark = pytest.mark.slow
-
-COPIED_WHATEVER_THE_SIZE = {
-    "spark.deltaMerge.copyFilesFromBytes": "0",
-    "spark.deltaMerge.smallMergeBytes": "0",
-    "spark.deltaMerge.shortcuts.enabled": "false",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +103,7 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> St
 
 
 def test_a_merge_its_retry_and_sensors(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    config = MergeConfig(
-        target=store.path,
-        source="SELECT id, 'x' AS name FROM range(3)",
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-        create_table=True,
-    )
+    config = config_at(store.path, "SELECT id, 'x' AS name FROM range(3)")
     who = MergeIdentity(application_id="me", generation=1)
     watch = Watch(Path(tempfile.gettempdir()), store.secret)
     try:
@@ -139,13 +128,7 @@ def test_a_merge_its_retry_and_sensors(store: Store, capfd: pytest.CaptureFixtur
 
 
 def test_touched_files_are_fetched_copied_and_put_back(store: Store) -> None:
-    config = MergeConfig(
-        target=store.path,
-        source="SELECT id, 'old' AS name FROM range(100)",
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-        create_table=True,
-    )
+    config = config_at(store.path, "SELECT id, 'old' AS name FROM range(100)")
     hook = DeltaMergeHook(conf={**SPARK, **store.conf, **COPIED_WHATEVER_THE_SIZE})
     hook.merge(config)
     changed = hook.merge(replace(config, source="SELECT 7L AS id, 'new' AS name"))

@@ -17,6 +17,7 @@ from tests.airflow.conftest import DAGS, SPARK
 from tests.airflow.test_dags import Run
 from tests.object_storage.orders import config, rows, table
 from tests.object_storage.s3_server import S3Server
+from tests.session import COPIED_WHATEVER_THE_SIZE
 
 pytestmark = pytest.mark.slow
 
@@ -72,13 +73,8 @@ def test_a_retry_returns_what_was_recorded(server: S3Server, bucket: str) -> Non
 
 
 def test_touched_files_are_fetched_copied_and_put_back(server: S3Server, bucket: str) -> None:
-    settings = {
-        "spark.deltaMerge.copyFilesFromBytes": "0",
-        "spark.deltaMerge.smallMergeBytes": "0",
-        "spark.deltaMerge.shortcuts.enabled": "false",
-        "spark.hadoop.fs.s3a.encryption.algorithm": "AES256",
-    }
-    hook = DeltaMergeHook(conf={**SPARK, **settings})
+    encrypted = {"spark.hadoop.fs.s3a.encryption.algorithm": "AES256"}
+    hook = DeltaMergeHook(conf={**SPARK, **COPIED_WHATEVER_THE_SIZE, **encrypted})
     hook.merge(config(bucket, "SELECT id, 'old' AS name FROM range(100)"))
     changed = hook.merge(config(bucket, "SELECT 7L AS id, 'new' AS name"))
     assert "which are copied without these rows" in changed.executor_reason
