@@ -80,6 +80,13 @@ class TableFiles:
             num_rows=None if rows is None else int(rows),
         )
 
+    def rows_more(self, actions: JavaObject) -> int | None:
+        """By how many rows the table grows by a JVM sequence of file actions; None if a file has no statistics."""
+        counts = self._gateway.delta("NumRecordsStats").fromActions(actions)
+        added = scala_option(counts.numLogicalRecordsAdded())
+        removed = scala_option(counts.numLogicalRecordsRemoved())
+        return None if added is None or removed is None else int(added) - int(removed)
+
     def of_adds(self, adds: Iterable[dict[str, Any]]) -> JavaObject:
         """JVM sequence of ``AddFile`` for add actions in their log form."""
         return files_of(self._gateway, map(json.dumps, adds))

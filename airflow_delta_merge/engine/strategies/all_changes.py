@@ -27,6 +27,7 @@ from airflow_delta_merge.engine.rows.rewrite import (
     updates_need_only_the_source,
     updates_of_matches,
 )
+from airflow_delta_merge.engine.strategies.row_counts import check_marked, count_inserted
 from airflow_delta_merge.engine.strategies.shared_steps import (
     remove_files,
     untouched_reason,
@@ -206,6 +207,7 @@ class AllChanges:
         actions, counts, emptied = merge.transaction.deletion_vector_actions(
             self.touched.files, self.touched.matches.filter(F.col("clause") > 0).select("path", "row_index")
         )
+        check_marked(merge, self.touched, merge.transaction.files.rows_more(actions))
         merge.metrics.set(
             numTargetDeletionVectorsAdded=counts["numDeletionVectorsAdded"],
             numTargetDeletionVectorsRemoved=counts["numDeletionVectorsRemoved"],
@@ -221,12 +223,11 @@ class AllChanges:
         return inserted_rows(self.merge, self.unmatched_rows(), tracking=tracking, change_data=changes)
 
     def _num_inserted(self, added: FileSet) -> int:
+        if added.num_rows is not None:
+            return count_inserted(self.merge, self.touched, added.num_rows)
+        # The session does not collect statistics.
         if not self.merge.insert_clauses:
             return 0
-        if added.num_rows is not None:
-            values = self.merge.metrics.values
-            return added.num_rows - values["numTargetRowsCopied"] - values["numTargetRowsUpdated"]
-        # The session does not collect statistics.
         inserted = self._inserted()
         if self.merge.transaction.writes_change_data:
             inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())
