@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.even_tasks import in_whole_rounds
 from airflow_delta_merge.identifiers import quote_identifier
 
 if TYPE_CHECKING:
@@ -96,4 +95,4 @@ class TransactionalWrite:
         """As many tasks as the size needs, using no more cores than the size is worth."""
         worthwhile = max(1, math.ceil(input_bytes / SMALLEST_TASK_BYTES))
         cores = self._gateway.default_parallelism
-        return max(in_whole_rounds(math.ceil(input_bytes / BYTES_PER_TASK), cores), min(cores, worthwhile))
+        return max(math.ceil(input_bytes / BYTES_PER_TASK), min(cores, worthwhile))

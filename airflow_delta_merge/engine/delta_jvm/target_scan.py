@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +14,28 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_option
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
-from airflow_delta_merge.engine.even_tasks import split_bytes
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import ColumnNames
 
 _MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
 _PUSH_DOWN = "spark.sql.parquet.filterPushdown"
+
+
+def bytes_per_task(num_bytes: int, num_files: int, *, most_tasks: int, open_cost: int) -> int:
+    """The size of a task, as Spark counts it, from which on it reads the files in no more tasks than these.
+
+    Spark (``FilePartition``) adds files to a task, each with the cost of opening it, until the next file would exceed
+    the size. This function assumes files of equal size.
+
+    :param num_bytes: size of the files.
+    :param num_files: number of files.
+    :param most_tasks: maximum number of tasks.
+    :param open_cost: Spark's ``spark.sql.files.openCostInBytes``.
+    """
+    length = num_bytes / num_files
+    files_of_task = math.ceil(num_files / most_tasks)
+    return round((files_of_task - 0.5) * (length + open_cost) + length)  # half a file of slack on both sides
 
 
 @dataclass(frozen=True)
@@ -144,7 +160,7 @@ class TargetScan:
 
         Spark reads settings from the relation's session when the frame is executed, so each frame gets its own session.
         """
-        plan, settings = self._command.target(), self._settings_to_read_evenly(files, most_tasks)
+        plan, settings = self._command.target(), self._settings_to_read(files, most_tasks)
         if reads_all_rows:
             settings[_PUSH_DOWN] = "false"
         session = self._gateway.session_with(settings) if settings else None
@@ -152,22 +168,18 @@ class TargetScan:
             return plan
         return self._with_relation(plan, session=session, with_row_index=with_row_index)
 
-    def _settings_to_read_evenly(self, files: FileSet, most_tasks: int | None) -> dict[str, str]:
-        """Settings that make Spark read in the wanted number of tasks; empty if it does so anyway.
+    def _settings_to_read(self, files: FileSet, most_tasks: int | None) -> dict[str, str]:
+        """Settings that make Spark read in no more tasks than these; empty if it does so anyway.
 
         ``coalesce`` would also reduce the tasks, but splits Spark's generated code in two, so that each row, including
         its file's path, is materialized in between.
         """
-        conf = self._gateway.sql_conf
-        per_task = split_bytes(
-            files.num_bytes,
-            files.count,
-            cores=self._gateway.default_parallelism,
-            most_tasks=most_tasks,
-            most_bytes=int(conf.filesMaxPartitionBytes()),
-            open_cost=int(conf.filesOpenCostInBytes()),
-        )
-        return {} if per_task is None else {_MOST_BYTES_PER_TASK: str(per_task)}
+        if most_tasks is None or files.count <= most_tasks:
+            return {}
+        open_cost = int(self._gateway.sql_conf.filesOpenCostInBytes())
+        per_task = bytes_per_task(files.num_bytes, files.count, most_tasks=most_tasks, open_cost=open_cost)
+        most_bytes = int(self._gateway.sql_conf.filesMaxPartitionBytes())
+        return {_MOST_BYTES_PER_TASK: str(per_task)} if per_task > most_bytes else {}
 
     def _with_relation(self, plan: JavaObject, *, session: JavaObject | None, with_row_index: bool) -> JavaObject:
         name = class_name_of(plan)
