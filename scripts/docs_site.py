@@ -2,8 +2,8 @@
 
 - A line that holds nothing but a link to a section of the README is replaced by that section, so that what the README
   says is said once; on GitHub the line is a link.
-- Roles in docstrings (``:class:`~package.module.Name```) become links into the reference, and what ``#:`` says of a
-  module's constant its docstring.
+- Roles in docstrings (``:class:`~package.module.Name```) become links into the reference, names of pages
+  (``docs/how_to/warm.md``) links to these, and what ``#:`` says of a module's constant its docstring.
 - Pictures in Mermaid become SVG while the site is made: no script draws them, and none is fetched.
 
 mkdocs takes this module for its hooks, mkdocstrings for an extension. Each warning here fails ``make docs``.
@@ -28,6 +28,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 README = Path(__file__).resolve().parents[1] / "README.md"
+DOCS = README.parent / "docs"
 PACKAGE = "airflow_delta_merge"
 
 _SECTION_LINE = re.compile(r"^\[[^\]\n]*\]\((?:\.\./)+README\.md#([^)\n]+)\)$", re.MULTILINE)
@@ -37,7 +38,7 @@ _FETCHES = re.compile(
     r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>", re.IGNORECASE
 )
 _ROLE = re.compile(r":(?P<role>[a-z]+):`(?:(?P<title>[^`<]*)\s<(?P<target>[^`>]+)>|(?P<name>[^`]+))`")
-_DOCS_PAGE = re.compile(r"``docs/(\w+)\.md``")
+_DOCS_PAGE = re.compile(r"``docs/([\w/]+\.md)``")
 
 log = logging.getLogger("mkdocs.hooks.docs_site")
 
@@ -150,9 +151,13 @@ def _with_links(text: str, where: griffe.Object, package: griffe.Module) -> str:
         code = f"<code>{escape(shown)}</code>"
         return code if path is None else f'<autoref optional identifier="{path}">{code}</autoref>'
 
-    return _DOCS_PAGE.sub(
-        lambda page: f"[{page[1].replace('_', ' ')}][{page[1].replace('_', '-')}]", _ROLE.sub(link, text)
-    )
+    return _DOCS_PAGE.sub(lambda page: _link_to_page(page[1]), _ROLE.sub(link, text))
+
+
+def _link_to_page(path: str) -> str:
+    """A link to a page by its title, whose anchor autorefs finds."""
+    title = (DOCS / path).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}][{slugify(title, '-')}]"
 
 
 def _path_of(name: str, where: griffe.Object, package: griffe.Module) -> str | None:
