@@ -55,7 +55,7 @@ class MergeConfigError(DeltaMergeError, ValueError):
 class MergeExecutionError(DeltaMergeError):
     """The merge engine refused or failed; nothing was committed.
 
-    If there is a condition, the page *Troubleshooting* explains it; otherwise the message says what to do.
+    If there is a condition, the page *Errors by message* explains it; otherwise the message says what to do.
 
     :param message: what happened, in a sentence.
     :param condition: Delta's or Spark's error condition, e.g.

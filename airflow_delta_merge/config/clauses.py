@@ -49,7 +49,8 @@ class MergeClause:
     :param values: pairs of (column, SQL expression) of an ``update`` or ``insert``; empty for all other actions.
         A column may be a struct's field (``address.city``), for updates.
     :param condition: an additional SQL condition, or None.
-    :param except_columns: columns that an ``update_all`` doesn't change or an ``insert_all`` leaves out.
+    :param except_columns: top-level columns that an ``update_all`` doesn't change or an ``insert_all`` leaves out.
+    :raises MergeConfigError: when the parts don't fit together or are invalid.
     """
 
     kind: ClauseKind
@@ -165,41 +166,75 @@ class MergeClause:
 
 
 def when_matched_update(*, set: Mapping[str, str], condition: str | None = None) -> MergeClause:
-    """Update matched rows: ``set`` maps target columns to SQL expressions over target and source."""
+    """Update matched rows.
+
+    :param set: SQL expressions over target and source, by target column; a column may be a struct's field.
+    :param condition: a SQL condition over target and source; None for all such rows.
+    :raises MergeConfigError: when a column or an expression is invalid.
+    """
     return MergeClause(ClauseKind.MATCHED, ClauseAction.UPDATE, pairs(set, "set"), condition)
 
 
 def when_matched_update_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
-    """Update every column of matched rows except ``except_columns`` with the source's column of the same name."""
+    """Update every column of matched rows with the source's column of the same name.
+
+    :param condition: a SQL condition over target and source; None for all such rows.
+    :param except_columns: top-level target columns to leave as they are; not available with schema evolution.
+    :raises MergeConfigError: when the condition or a column is invalid.
+    """
     return MergeClause(
         ClauseKind.MATCHED, ClauseAction.UPDATE_ALL, (), condition, column_names(except_columns, "except_columns")
     )
 
 
 def when_matched_delete(*, condition: str | None = None) -> MergeClause:
-    """Delete matched rows."""
+    """Delete matched rows.
+
+    :param condition: a SQL condition over target and source; None for all such rows.
+    :raises MergeConfigError: when the condition is invalid.
+    """
     return MergeClause(ClauseKind.MATCHED, ClauseAction.DELETE, condition=condition)
 
 
 def when_not_matched_insert(*, values: Mapping[str, str], condition: str | None = None) -> MergeClause:
-    """Insert source rows that match nothing: ``values`` maps target columns to SQL expressions over the source."""
+    """Insert source rows that match nothing.
+
+    :param values: SQL expressions over the source, by target column; other columns get their default, or NULL.
+    :param condition: a SQL condition over the source; None for all such rows.
+    :raises MergeConfigError: when a column or an expression is invalid.
+    """
     return MergeClause(ClauseKind.NOT_MATCHED, ClauseAction.INSERT, pairs(values, "values"), condition)
 
 
 def when_not_matched_insert_all(*, condition: str | None = None, except_columns: Sequence[str] = ()) -> MergeClause:
-    """Insert source rows that match nothing, all columns by name. ``except_columns`` get NULL or their default."""
+    """Insert source rows that match nothing, all columns by name.
+
+    :param condition: a SQL condition over the source; None for all such rows.
+    :param except_columns: top-level target columns that get their default, or NULL; not available with schema
+        evolution.
+    :raises MergeConfigError: when the condition or a column is invalid.
+    """
     return MergeClause(
         ClauseKind.NOT_MATCHED, ClauseAction.INSERT_ALL, (), condition, column_names(except_columns, "except_columns")
     )
 
 
 def when_not_matched_by_source_update(*, set: Mapping[str, str], condition: str | None = None) -> MergeClause:
-    """Update target rows that no source row matches: SQL expressions over the target."""
+    """Update target rows that no source row matches.
+
+    :param set: SQL expressions over the target, by target column; a column may be a struct's field.
+    :param condition: a SQL condition over the target; None for all such rows.
+    :raises MergeConfigError: when a column or an expression is invalid.
+    """
     return MergeClause(ClauseKind.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, pairs(set, "set"), condition)
 
 
 def when_not_matched_by_source_delete(*, condition: str | None = None) -> MergeClause:
-    """Delete target rows that no source row matches."""
+    """Delete target rows that no source row matches.
+
+    :param condition: a SQL condition over the target; None for all such rows.
+    :raises MergeConfigError: when the condition is invalid.
+    """
     return MergeClause(ClauseKind.NOT_MATCHED_BY_SOURCE, ClauseAction.DELETE, condition=condition)
 
 

@@ -18,8 +18,10 @@ class CreateTable:
     :param columns: its columns with types, ``NOT NULL`` and ``COMMENT`` only:
         ``"id BIGINT NOT NULL, name STRING"``; by default the source's columns, all nullable.
     :param partitioned_by: partition columns.
-    :param cluster_by: clustering columns (liquid clustering).
-    :param properties: table properties as pairs of (name, value), e.g. ``delta.enableDeletionVectors``.
+    :param cluster_by: columns for liquid clustering; not together with ``partitioned_by``.
+    :param properties: table properties, as a dict or pairs of (name, value):
+        ``{"delta.enableDeletionVectors": True}``.
+    :raises MergeConfigError: when a part is invalid.
     """
 
     columns: str | None = None

@@ -39,6 +39,7 @@ class MergeGuards:
     :param on_empty_source: what a source without rows means: ``merge`` it like any other (a by-source clause takes
         every row of the target), ``skip`` the merge, or ``fail``.
     :param expect_source: conditions that the source's rows must meet, as :class:`SourceExpectations` or a dict like it.
+    :raises MergeConfigError: for an unknown count, a maximum that is no number of 0 or more, or an invalid part.
     """
 
     fail_if: tuple[str, ...] = ()

@@ -41,21 +41,20 @@ _NAME = re.compile(rf"{_PARTS_OF_A_NAME}(?:\.{_PARTS_OF_A_NAME})*")
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcSource:
-    """A table or a query of a database, which an Airflow connection names.
+    """A table or a query of a database, read through an Airflow connection.
 
-    :param conn_id: the Airflow connection. It is read on the worker; login and password go to Spark by its private
+    :param conn_id: the Airflow connection. The worker reads it, and passes login and password to Spark in its private
         properties.
     :param table: a table or view as the database names it: ``shop.orders``.
     :param query: a query in the database's own SQL, in place of a table.
-    :param partition_column: the column by whose values the rows are read in several parts: a number, a date or a
-        timestamp.
-    :param lower_bound: the start of the range to split. Rows beyond the bounds are read, too. By default Spark queries
-        the column's minimum and maximum.
+    :param partition_column: the column that splits the rows into parts: a number, a date or a timestamp.
+    :param lower_bound: the start of the range to split: a number, or a date or timestamp as text. Rows beyond the
+        bounds are read, too. By default Spark queries the column's minimum and maximum.
     :param upper_bound: the end of the range.
-    :param num_partitions: the number of parts; each is a query of its own.
-    :param fetch_size: rows that travel at a time. (Default: 1000)
-    :param options: further options of Spark's JDBC reader, as pairs of (name, value). The driver's own properties are
-        the connection's.
+    :param num_partitions: the number of parts; each is a separate query.
+    :param fetch_size: rows per round trip. (Default: 1000)
+    :param options: other options of Spark's JDBC reader, as a dict or pairs of (name, value). The driver's own
+        properties belong in the connection.
     :raises MergeConfigError: when it is invalid.
     """
 

@@ -34,24 +34,24 @@ class MergeConfig(MergeOptions):
     :param source: the rows, as :class:`MergeSource` or what :meth:`MergeSource.of` reads.
     :param on: a SQL condition (a string) or key columns that both sides have (a list of names).
     :param clauses: one or more clauses; kinds may come in any order, clauses of one kind apply in theirs.
-    :param null_safe: with key columns: two NULLs are equal (``<=>``).
+    :param null_safe: with key columns: whether two NULLs are equal (``<=>``).
     :param target_alias: the name of the target in conditions and values.
     :param source_alias: the name of the source in conditions and values.
-    :param with_schema_evolution: columns that only the source has are added to the target.
+    :param with_schema_evolution: whether columns that only the source has are added to the target.
     :param source_dedupe: with key columns: which of several source rows with one key is merged, as
         :class:`SourceDedupe` or what :meth:`SourceDedupe.of` reads; by default none is left out.
-    :param update_only_changed: rows that an update clause takes but would leave as they are, are neither written
+    :param update_only_changed: whether to skip rows that an update would leave as they are; they are neither written
         nor counted.
-    :param create_table: whether and how a missing target is made before, as :class:`CreateTable` or what
+    :param create_table: whether and how to create a missing target first, as :class:`CreateTable` or what
         :meth:`CreateTable.of` reads.
     :param window: the part of the table to merge, by a column's values, as :class:`MergeWindow` or a dict like it:
         source rows outside are left out, target rows outside stay as they are.
     :param guards: conditions under which the merge fails instead of committing, as
         :class:`~airflow_delta_merge.config.MergeGuards` or a dict of its parameters.
-    :param engine: who finds and writes the changes, as :class:`MergeEngine` or its name: this package's engine, or
-        Delta's own, which knows neither ``update_only_changed`` nor ``expect_source``.
-    :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
-        ``null_safe``: ``allow`` them, or ``fail`` without a commit.
+    :param engine: the engine that finds and writes the changes, as :class:`MergeEngine` or its name. Delta's own,
+        ``builtin``, has neither ``update_only_changed`` nor ``expect_source``.
+    :param null_keys: with key columns: ``allow`` source rows with a NULL key, or ``fail`` without a commit. Such rows
+        match nothing, unless ``null_safe``.
     :raises MergeConfigError: when any of it is invalid.
     """
 
@@ -134,7 +134,7 @@ class MergeConfig(MergeOptions):
     def to_sql(self, *, source_relation: str | None = None, source_columns: Sequence[str] | None = None) -> str:
         """The MERGE statement.
 
-        :param source_relation: SQL to stand for the source, e.g. the view under which files were registered.
+        :param source_relation: SQL that replaces the source, e.g. the name of the view that reads its files.
         :param source_columns: the source's columns, where ``source_dedupe`` must name them.
         """
         evolution = "WITH SCHEMA EVOLUTION " if self.with_schema_evolution else ""

@@ -8,7 +8,10 @@ from airflow_delta_merge.exceptions import MergeConfigError
 
 
 class MergeEngine(StrEnum):
-    """The engine that finds and writes the changes. Identity, guards, commit and result are the same for both."""
+    """The engine that finds and writes the changes. Identity, guards, commit and result are the same for both.
+
+    ``delta_merge`` is this package's engine, ``builtin`` is Delta's own ``MERGE``.
+    """
 
     DELTA_MERGE = "delta_merge"
     BUILTIN = "builtin"

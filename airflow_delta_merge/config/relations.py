@@ -20,6 +20,7 @@ class MergeTarget:
 
     :param table: a name of one to three parts, as Spark SQL writes it.
     :param path: a directory or URI that holds the table.
+    :raises MergeConfigError: when neither or both are set, or the name is invalid.
     """
 
     table: str | None = None
@@ -83,21 +84,23 @@ _PARTS_OF_A_SOURCE = (
 
 @dataclass(frozen=True)
 class MergeSource:
-    """The rows to merge: a query, a table, files or what a database has (exactly one of these).
+    """The rows to merge: a query, a table, files, or a table or query of a database (exactly one of these).
 
-    :param query: a ``SELECT`` (or ``WITH``, ``VALUES``, ``FROM``) statement.
+    :param query: a query: ``SELECT``, ``WITH``, ``VALUES``, ``FROM`` or ``TABLE``.
     :param table: a table or view by name.
     :param paths: files or directories, read together.
-    :param format: the format of ``paths`` as Spark names it; by default guessed from the suffix, else ``delta``.
-    :param options: reader options for ``paths``, as pairs of (name, value).
-    :param select: a query over these rows, which it calls ``source``: what it gives is merged in their place.
-    :param bad_rows: with JSON and CSV files: what becomes of rows that can't be read, or have too few or too many
-        fields: ``fail`` the merge (default), ``skip`` them, or ``keep`` them in a table of their own. With the options
-        ``mode`` or ``columnNameOfCorruptRecord`` Spark does as these say.
-    :param max_bad_rows: with ``skip`` and ``keep``: how many there may be before the merge fails, as a count or as a
-        fraction below 1 of all rows.
-    :param bad_rows_path: with ``keep``: path of the Delta table to which they are added; it is made if it is missing.
-    :param jdbc: a table or a query of a database.
+    :param format: the format of ``paths`` as Spark names it; by default guessed from the suffix of the first one, else
+        ``delta``.
+    :param options: reader options for ``paths``, as a dict or pairs of (name, value).
+    :param select: a query over these rows, under the name ``source``; its rows are merged instead.
+    :param bad_rows: with JSON and CSV files: how to treat rows that can't be read, or have too few or too many fields:
+        ``fail`` the merge (default), ``skip`` them, or ``keep`` them in a separate table. If ``options`` have ``mode``
+        or ``columnNameOfCorruptRecord``, Spark follows these instead.
+    :param max_bad_rows: with ``skip`` and ``keep``: the most bad rows that a merge accepts: a count, or a fraction
+        below 1 of all rows; by default any number.
+    :param bad_rows_path: with ``keep``: path of the Delta table to which they are added; it is created if missing.
+    :param jdbc: a table or a query of a database, as :class:`JdbcSource`.
+    :raises MergeConfigError: when the parts don't fit together or are invalid.
     """
 
     query: str | None = None
@@ -149,7 +152,7 @@ class MergeSource:
 
     @property
     def bad_rows_rule(self) -> BadRows | None:
-        """What becomes of bad rows; None for sources of which this package doesn't look for any."""
+        """How bad rows are treated; None for sources whose bad rows this package doesn't detect."""
         given = self.bad_rows, self.max_bad_rows, self.bad_rows_path
         return bad_rows_of(*given, format=self.format, options=self.options)
 
@@ -181,10 +184,13 @@ class MergeSource:
 
     @classmethod
     def of(cls, value: MergeSource | str | Sequence[str] | Mapping[str, Any]) -> MergeSource:
-        """Read a source from what people write or an upstream task returned.
+        """Read a source from a string, a list or a dict, as people write it or an upstream task returns it.
 
-        A string is a query if it begins as one, a path if it has a ``/`` outside backticks, else a table name;
-        a list is paths; a dict has ``query``, ``table`` or ``path`` / ``paths``, and the rest of :class:`MergeSource`.
+        A string is a query if it begins like one, a path if it has a ``/`` outside backticks, else a table's name. A
+        list has paths. A dict has ``query``, ``table``, ``path`` or ``paths``, and other parameters of
+        :class:`MergeSource`; with ``"format": "jdbc"`` those of :class:`JdbcSource`.
+
+        :raises MergeConfigError: when it is none of these.
         """
         if isinstance(value, MergeSource):
             return value
@@ -230,7 +236,7 @@ class MergeSource:
 
     @property
     def needs_view(self) -> bool:
-        """Whether the rows must be read by a DataFrame reader and named by a view, as SQL cannot express them."""
+        """Whether SQL cannot express the rows, so that a DataFrame must read them and a view name them."""
         if self.jdbc is not None:
             return True
         plain = self.format in FORMATS_WITHOUT_OPTIONS and not self.options and len(self.paths) == 1
@@ -239,9 +245,9 @@ class MergeSource:
     def to_sql(self, relation: str | None = None) -> str:
         """The source as a relation of Spark SQL.
 
-        For files that SQL cannot express (:attr:`needs_view`) the reader's call stands in a comment, for people.
+        For files that SQL cannot express (:attr:`needs_view`) a comment describes them.
 
-        :param relation: SQL to stand for the query, table or files, e.g. the view under which files were registered.
+        :param relation: SQL that replaces the query, table or files, e.g. the name of the view that reads them.
         """
         relation = self._relation() if relation is None else relation
         if self.select is None:

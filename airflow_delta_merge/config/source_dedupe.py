@@ -20,6 +20,7 @@ class SourceDedupe:
 
     :param latest_by: source columns, most significant first; NULL is the least value.
     :param on_ties: for several rows with the same key and the same values: ``fail``, or ``pick`` any of them.
+    :raises MergeConfigError: when ``latest_by`` is empty or a value is invalid.
     """
 
     latest_by: tuple[str, ...]

@@ -20,9 +20,10 @@ _KEYS = ("unique", "not_null", "columns", "sample", "failed_rows_path")
 class RowCondition:
     """A condition that each row of a source must meet.
 
-    :param name: what the expectation is called, in results and logs.
+    :param name: the name of the expectation in results and logs.
     :param condition: a SQL condition over the source's columns. A row for which it is NULL meets it, as in a CHECK.
-    :param on_failure: what becomes of the others: ``fail`` the merge, ``warn``, or ``set_aside`` these rows.
+    :param on_failure: for rows that don't meet it: ``fail`` the merge, ``warn``, or ``set_aside`` these rows.
+    :raises MergeConfigError: when a value is invalid, or the name is a key of ``expect_source``.
     """
 
     name: str
@@ -39,18 +40,20 @@ class RowCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceExpectations:
-    """Conditions on the rows that a merge takes: those in its window, after its dedupe.
+    """Conditions on the source rows that a merge reads: those in its window, after its dedupe.
 
-    :param unique: columns that must be unique together. A row with a NULL in one of them equals no other, as in SQL;
-        name it in ``not_null`` too. Rows that other conditions set aside don't count.
+    :param unique: columns that must be unique together. A row with a NULL in one of them equals no other, as in SQL, so
+        name them in ``not_null``, too. Rows that other conditions set aside don't count.
     :param not_null: columns that are never NULL.
-    :param columns: columns that must exist, with their types as Spark SQL writes them; there may be more.
+    :param columns: columns that must exist, with their types as Spark SQL writes them, as a dict or pairs; the source
+        may have more.
     :param sample: what the log shows of a few failing rows: ``keys`` (the columns in ``unique`` and those that ``on``
         compares), ``rows`` (all columns) or ``none`` (if keys are personal data).
-    :param conditions: conditions that each row must meet, as :class:`RowCondition`; in a dict each has its name as key.
-    :param unique_on_failure: what becomes of rows that aren't ``unique``: ``fail`` the merge, ``warn``, or
-        ``set_aside``, all of those that share their values.
-    :param not_null_on_failure: what becomes of rows with a NULL in one of ``not_null``.
+    :param conditions: conditions that each row must meet, as :class:`RowCondition`; :meth:`of` reads each under its
+        name.
+    :param unique_on_failure: for rows that aren't ``unique``: ``fail`` the merge, ``warn``, or ``set_aside`` all rows
+        that share their values.
+    :param not_null_on_failure: the same for rows with a NULL in one of ``not_null``.
     :param failed_rows_path: with ``set_aside``: path of the Delta table to which such rows are added; it is created if
         missing.
     :raises MergeConfigError: when it is empty or invalid.
@@ -96,8 +99,10 @@ class SourceExpectations:
     def of(cls, value: SourceExpectations | Mapping[str, Any]) -> SourceExpectations:
         """Read them from a dict of the parameters.
 
-        In it ``unique`` and ``not_null`` may be dicts of ``columns`` and ``on_failure``. What has another name is a
-        condition of that name, a dict of ``condition`` and ``on_failure``.
+        In it ``unique`` and ``not_null`` may be dicts of ``columns`` and ``on_failure``. Any other key names a
+        condition, a dict of ``condition`` and ``on_failure``.
+
+        :raises MergeConfigError: when it is no such dict.
         """
         if isinstance(value, SourceExpectations):
             return value

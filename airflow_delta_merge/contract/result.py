@@ -17,7 +17,7 @@ class MergeResult:
     """The metrics row, the touched-file counts and the circumstances of one merge. Rows are counts, sizes bytes.
 
     :param table: the target as ``catalog.schema.table``, or its path.
-    :param location: the folder or URI of the target; empty in results of a release that didn't tell it.
+    :param location: the folder or URI of the target; empty in results of releases that didn't record it.
     :param version_read: the table version the merge was computed on.
     :param version: the version the merge committed; None when there was nothing to commit.
     :param executor: ``InsertOnlyMergeExecutor`` or ``ClassicMergeExecutor``; another one with ``engine="builtin"``.

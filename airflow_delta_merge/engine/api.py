@@ -41,15 +41,16 @@ def merge(
     """Merge as a config or a statement says and commit.
 
     :param spark: a classic session with Delta's extension and catalog.
-    :param identity: by what the table shall know this merge. If a merge of the same identity was committed, its
-        recorded result is returned, marked ``already_committed``, and nothing is done.
-    :param max_commit_attempts: how often the merge is computed when other writers' commits conflict with it; each time
+    :param config: the merge, as a config or a statement.
+    :param identity: identifies this merge in the table. If it was committed before, its recorded result is returned
+        with ``already_committed``, and nothing is done. None merges each time.
+    :param max_commit_attempts: how often the merge is computed if other writers' commits conflict with it, each time
         from the table and the source as they are then.
-    :param allowed_locations: paths from the root or URIs, under which all files must lie that the merge reads or
-        writes; by default they may lie anywhere.
-    :param on_lineage: called with where the target's columns come from, once the merge is done; not called when an
-        earlier try had committed, nor when it can't be determined.
-    :raises MergeConfigError: when an expression or the query of the config is not one, or a location is not allowed.
+    :param allowed_locations: absolute paths or URIs; all files that the merge reads or writes must be at or under one
+        of them. None allows all.
+    :param on_lineage: called with the lineage of the target's columns after the merge, unless an earlier try had
+        committed or it can't be determined.
+    :raises MergeConfigError: when an expression or a query of the config is invalid, or a location is not allowed.
     :raises MergeGuardError: when the merge would exceed one of the config's guards.
     :raises StaleMergeError: when a later generation of the identity's application was committed.
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
@@ -135,6 +136,8 @@ def merge_sql(
 ) -> MergeResult:
     """Run a ``MERGE INTO`` statement by this engine and commit.
 
+    :param spark: as for :func:`merge`.
+    :param statement: the statement, in the dialect of Spark and Delta.
     :param identity: as for :func:`merge`.
     :param max_commit_attempts: as for :func:`merge`.
     :raises MergeConfigError: when the statement is no MERGE into a Delta table.
@@ -166,10 +169,11 @@ def plan(
     """Count what a merge would do, row by row and file by file, without writing a file or committing.
 
     It reads what the merge would read to find its matches, so it takes about as long as the merge's first phase. A
-    missing target is not made, so there is no plan for it.
+    missing target is not created, so there is no plan for it.
 
     :param spark: as for :func:`merge`.
-    :param explain: whether to return Spark's physical plans, too.
+    :param config: as for :func:`merge`; its guards are ignored.
+    :param explain: whether ``spark_plans`` of the plan has Spark's physical plans.
     :param allowed_locations: as for :func:`merge`.
     :raises MergeConfigError: as :func:`merge`.
     :raises MergeExecutionError: as :func:`merge`, for all errors that show before rows are written.

@@ -46,7 +46,8 @@ class DeltaMergeHook(BaseHook):
     """Runs merges with spark-submit. The connection says where Spark runs; without one it runs on this machine.
 
     With a ``local`` master Spark gets settings for small data, which ``conf`` can override: as many shuffle partitions
-    as cores, two partitions for Delta's snapshots, no web UI, and only the address of localhost.
+    as cores (at least two), two partitions for Delta's snapshots, and no web UI. It then listens only on localhost,
+    unless the environment has ``SPARK_LOCAL_IP``.
 
     :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. If the connection
         ``spark_default`` doesn't exist, Spark runs as ``local[*]`` on this machine; any other connection must exist.
@@ -144,7 +145,7 @@ class DeltaMergeHook(BaseHook):
         :param identity: as for :meth:`merge`. Each merge gets its own, derived from this one and its target.
         :param max_commit_attempts: as for :meth:`merge`, for each merge.
         :param on_application: called when the Spark application has started.
-        :param on_lineage: called with a merge's position and the lineage of its target's columns.
+        :param on_lineage: called with a merge's position, from 0, and the lineage of its target's columns.
         :return: the result of each merge, in the order of ``configs``; None for one that its guards skipped.
         :raises DeltaMergeException: when some failed, after all others are done. With an identity, the next try returns
             what was committed.
@@ -161,7 +162,7 @@ class DeltaMergeHook(BaseHook):
         """Count what a merge would do, without committing or leaving a file.
 
         :param config: the merge.
-        :param explain: whether to return Spark's physical plans, too.
+        :param explain: whether ``spark_plans`` of the plan has Spark's physical plans.
         :raises DeltaMergeException: when it failed, as the merge would.
         """
         (outcome,) = self._run(JobRequest(merges=config, dry_run=True, explain=explain)).merges
@@ -266,7 +267,8 @@ class DeltaMergeHook(BaseHook):
     def finish(self, started: StartedApplication, end: ApplicationEnd) -> ApplicationEnd:
         """Fetch the result of an application from :meth:`start`, if it is not there yet, and clean up.
 
-        :param end: how the application ended.
+        :param started: the application.
+        :param end: how it ended.
         :return: ``end`` with the result.
         :raises DeltaMergeException: when the result can't be read.
         """
@@ -314,7 +316,11 @@ class DeltaMergeHook(BaseHook):
     ) -> list[MergeResult | None]:
         """The results of several merges from :meth:`start`, like those of :meth:`merge_all`.
 
+        :param end: how their application ended.
         :param targets: their only target or the number of targets, for messages.
+        :param exactly_once: whether the merges had an identity.
+        :param on_lineage: as for :meth:`merge_all`.
+        :raises DeltaMergeException: as for :meth:`merge_all`.
         """
         outcome = outcome_of(end, targets, killed=False, exactly_once=exactly_once, conn_id=self.conn_id)
         return results_of(outcome, on_lineage)

@@ -107,24 +107,24 @@ class DeltaMergeOperator(SparkOptions):
         ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
-    :param clauses: what happens then, e.g. ``[when_matched_update_all(), when_not_matched_insert_all()]`` from
-        :mod:`airflow_delta_merge.config`, or dicts like them. (templated)
-    :param pattern: in place of ``on`` and ``clauses``, what kind of merge it is: one of
-        :mod:`airflow_delta_merge.patterns`, e.g. ``Upsert(keys=["id"])``, or a dict like it
-        (``{"pattern": "upsert", "keys": ["id"]}``). (templated)
+    :param clauses: what to do with matched and unmatched rows, e.g.
+        ``[when_matched_update_all(), when_not_matched_insert_all()]`` from :mod:`airflow_delta_merge.config`, or dicts
+        like them. (templated)
+    :param pattern: the kind of merge, in place of ``on`` and ``clauses``: one of :mod:`airflow_delta_merge.patterns`,
+        e.g. ``Upsert(keys=["id"])``, or a dict like it (``{"pattern": "upsert", "keys": ["id"]}``). (templated)
     :param sql: a whole ``MERGE INTO`` statement, or the name of a ``.sql`` file with one, in place of the arguments
         that make one. (templated)
     :param null_safe: with key columns: whether two NULLs are equal.
-    :param null_keys: with key columns: what source rows with a NULL in one of them mean, which match nothing unless
-        ``null_safe``: ``allow`` them or ``fail``. Patterns have this themselves, and fail by default.
+    :param null_keys: with key columns: ``allow`` source rows with a NULL key, or ``fail`` without a commit. Such rows
+        match nothing, unless ``null_safe``. Patterns have their own ``null_keys``, by default ``fail``.
     :param target_alias: the target's name in conditions and values. (templated)
     :param source_alias: the source's name in conditions and values. (templated)
     :param with_schema_evolution: whether columns that only the source has are added to the target.
-    :param source_dedupe: with key columns: which of several source rows with one key is merged: the column or columns
-        that order them, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
-    :param update_only_changed: whether rows that an update would leave as they are stay untouched and uncounted.
-    :param engine: ``builtin`` to have Delta's own ``MERGE`` find and write the changes, under the same identity and
-        guards and with the same result; it knows neither ``update_only_changed`` nor ``expect_source``.
+    :param source_dedupe: with key columns: merge only the latest of several source rows with one key. The column or
+        columns that order them, or a dict with ``latest_by`` and ``on_ties`` (``fail`` or ``pick``). (templated)
+    :param update_only_changed: whether to skip rows that an update would leave as they are; they aren't counted either.
+    :param engine: ``delta_merge``, or ``builtin`` to have Delta's own ``MERGE`` find and write the changes, with the
+        same identity, guards and result, but without ``update_only_changed`` and ``expect_source``.
     :param create_table: whether to create a missing target, as an empty Delta table with the source's columns; or a
         dict of options: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
         ``properties``. (templated)
@@ -152,13 +152,16 @@ class DeltaMergeOperator(SparkOptions):
     :param exactly_once: whether each intended execution is applied to the table once. A retry that finds its commit
         returns the recorded result, one that a later execution has overtaken fails; clearing the task merges again.
         With False each try merges. See ``docs/exactly_once.md``.
-    :param max_commit_attempts: how often a try computes the merge when other writers' commits conflict with it.
+    :param max_commit_attempts: how often a try computes the merge if other writers' commits conflict with it.
+        (Default: 5)
     :param asset_events: when the task announces its target as an asset
         (:func:`~airflow_delta_merge.assets.delta.delta_asset`), with the version and the counts in the event's
         ``extra``: ``on_commit``, ``always``, also when there was nothing to commit, or ``never``. DAGs scheduled on the
         asset then run. A target by a relative path has no asset.
     :param deferrable: whether to free the worker's slot while Spark runs. A triggerer on the same machine follows
-        Spark; with deploy mode ``cluster`` (YARN, Kubernetes) any triggerer can. See ``docs/how_to/deferrable.md``.
+        Spark; with deploy mode ``cluster`` (YARN, Kubernetes) any triggerer can. (Default: ``[operators]
+        default_deferrable``.) See ``docs/how_to/deferrable.md``.
+    :raises MergeConfigError: when the DAG is parsed, for arguments that are invalid in every run.
     """
 
     template_fields: Sequence[str] = (
@@ -296,9 +299,12 @@ class DeltaMergeOperator(SparkOptions):
             raise DeltaMergeFailException(f"The values of this run make no valid merge: {error}") from error
 
     def execute(self, context: Context) -> Any:
-        """Merge, and return the result as a dict; or start the merge, and go on when a trigger has seen its end.
+        """Merge. With ``deferrable`` only start the merge; :meth:`execute_complete` goes on when Spark has ended.
 
-        :return: with ``merges`` a list of such dicts, with None for what was skipped.
+        :return: the result as a dict; with ``merges`` a list of such dicts, with None for a skipped merge.
+        :raises DeltaMergeException: when the merge fails;
+            :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException` if a retry can't help.
+        :raises AirflowSkipException: when the source is empty and ``on_empty_source`` is ``skip``.
         """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
         from airflow_delta_merge.operators.deferral import start_and_defer
@@ -350,11 +356,14 @@ class DeltaMergeOperator(SparkOptions):
     ) -> Any:
         """Take the result of the merge that :meth:`execute` has started.
 
-        :param event: what the trigger tells of the Spark application's end.
-        :param started: the application.
-        :param targets: the target of that merge, or of each of ``merges``.
-        :param on_empty_source: what a source without rows meant to it, if it was a single one.
-        :param exactly_once: whether it had an identity.
+        :param event: how the Spark application ended, from the trigger.
+        :param started: the application, as a dict.
+        :param targets: the target of that merge, or of each of ``merges``, as dicts.
+        :param on_empty_source: the ``on_empty_source`` of a single merge.
+        :param exactly_once: whether the merge had an identity.
+        :return: as :meth:`execute`.
+        :raises DeltaMergeException: as :meth:`execute`.
+        :raises AirflowTaskTimeout: when the merge exceeded the task's ``execution_timeout``.
         """
         from airflow_delta_merge.launch.applications import application_of
         from airflow_delta_merge.launch.errors import raised_for_airflow, target_or_number, timed_out
@@ -400,11 +409,12 @@ class DeltaMergeOperator(SparkOptions):
                 context["ti"].xcom_push(key=key, value=getattr(self._merged[0], key))
 
     def dry_run(self, *, logical_date: datetime | None = None, params: Mapping[str, Any] | None = None) -> None:
-        """Log the statement and exactly what it would change; nothing is committed.
+        """Log the statement and the exact counts of what it would change. Nothing is committed.
 
         :param logical_date: the date of the run for which templates are rendered, unless Airflow has rendered them.
-        :param params: values for ``{{ params.… }}``, before the DAG's own.
-        :raises MergeConfigError: before Spark starts, for a template that needs a run, and for other tasks' outputs.
+        :param params: values for ``{{ params.… }}``; they take precedence over the DAG's.
+        :raises MergeConfigError: before Spark starts, for a template that needs a real run or another task's output.
+        :raises DeltaMergeException: when the merge would fail.
         """
         merge = self
         if not self._is_rendered:

@@ -31,22 +31,21 @@ _TEXTS = (
 _NUMBERS = ("executor_cores", "num_executors", "total_executor_cores")
 
 
+# A new option is added in this module alone: the hook passes all of them to Airflow's SparkSubmitHook under the same
+# names. Each is a parameter of its own, because Airflow's default_args and partial go by the operators' parameters.
 class SparkOptions(BaseOperator):
     """The options of :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` for Spark.
 
-    A new option is added in this module alone: the hook passes all of them to Airflow's ``SparkSubmitHook`` under the
-    same names. Each is a parameter of its own, as Airflow's ``default_args`` and ``partial`` go by those of operators.
-
-    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. Without a connection
-        ``spark_default`` Spark runs as ``local[*]`` on the worker; any other connection must be there. Deploy mode
+    :param conn_id: a connection of type ``delta_merge`` or :ref:`spark <howto/connection:spark>`. If ``spark_default``
+        doesn't exist, Spark runs as ``local[*]`` on the worker; any other connection must exist. Deploy mode
         ``cluster``, on YARN and Kubernetes, needs a ``result_path`` in its extra. (templated)
     :param conf: Spark properties; they take precedence over the connection's and this package's own. Their names are
         fixed in the DAG, their values may be templates; the connection's ``allowed_conf`` may restrict the names.
         (templated)
     :param jars: further jars, comma-separated; Delta's own are always there. (templated)
     :param packages: Maven coordinates of further jars, comma-separated; resolved at each start. (templated)
-    :param exclude_packages: Maven coordinates, without versions, of what ``packages`` depend on but shall not load,
-        comma-separated: ``group:artifact``. (templated)
+    :param exclude_packages: dependencies of ``packages`` not to load, as Maven coordinates without versions
+        (``group:artifact``), comma-separated. (templated)
     :param driver_memory: memory of the driver, e.g. ``2g``; with a local master it is the heap of driver and executors.
         (Default: 1g)
     :param executor_memory: memory of each executor, e.g. ``2g``.
@@ -54,16 +53,16 @@ class SparkOptions(BaseOperator):
     :param num_executors: how many executors to start.
     :param total_executor_cores: cores of all executors together, on a standalone master.
     :param yarn_queue: the YARN queue of the application.
-    :param keytab: file with the key by which Spark logs in to Kerberos, on the worker. (templated)
-    :param principal: as whom it logs in. (templated)
-    :param proxy_user: as whom the application runs, where the cluster lets its submitter choose. (templated)
+    :param keytab: path of the Kerberos keytab on the worker. (templated)
+    :param principal: the Kerberos principal that Spark logs in as. (templated)
+    :param proxy_user: the user that the application runs as, if the cluster lets the submitter choose. (templated)
     :param name: the name of the Spark application; by default DAG and task. (templated)
     :param spark_binary: the spark-submit to use. By default the connection's, else the one on the PATH, else the one
         beside the Python that runs Airflow.
-    :param keep_warm: for how many seconds Spark stays on the worker after the merge to take the next one of the same
-        kind, which then needs about a second; 0 ends it with the merge. By default the connection's, else 0. See
-        ``docs/how_to/warm.md``.
+    :param keep_warm: seconds that Spark stays on the worker after the merge, to take the next merge of the same kind;
+        0 ends it with the merge. By default the connection's, else 0. See ``docs/how_to/warm.md``.
     :param verbose: whether to log spark-submit's arguments and every line that Spark prints.
+    :raises MergeConfigError: when an option has a wrong type, or ``conf`` a name that is not allowed.
     """
 
     template_fields: Sequence[str] = (

@@ -21,24 +21,24 @@ from airflow_delta_merge.patterns.pattern import ChangePattern, column
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyChanges(ChangePattern):
-    """Bring each row to its latest change; changes that are older than what the target has are left out.
+    """Bring each row to its latest change; changes that are older than the target's row are ignored.
 
-    Several changes of one key may come together: the one with the greatest sequence counts. Changes that come twice do
-    nothing the second time. Without ``deleted_column`` a deleted row is gone, so that an older change that arrives in a
-    later merge would insert it again; with it the row stays, marked, with the values it had, and whatever order changes
-    arrive in, the unmarked rows are the same.
+    Of several changes of one key in the source, the one with the greatest sequence counts. A change that comes twice
+    does nothing the second time. Without ``deleted_column`` a deleted row is gone, so an older change in a later merge
+    would insert it again. With it the row stays, marked, with its last values, and changes may arrive in any order.
 
     :param keys: the key columns.
-    :param sequence_by: columns of target and source that order the changes of a key, the first one counts most; they
-        are never NULL in the source.
-    :param operation_column: the source's column that says what a change is; without it no change is a delete. It isn't
-        written, unless the target has it too.
+    :param sequence_by: columns of target and source that order the changes of a key, most significant first; never NULL
+        in the source.
+    :param operation_column: the source's column with the kind of change; without it no change is a delete. It isn't
+        written, unless the target has it, too.
     :param delete_operations: the values of ``operation_column`` that mean a delete, in any case.
-    :param on_ties: several changes of one key with the same, greatest sequence: ``fail``, or ``pick`` any of them.
+    :param on_ties: for several changes of one key with the same, greatest sequence: ``fail``, or ``pick`` any of them.
     :param deleted_column: a BOOLEAN column of the target, which the source doesn't have, that marks deleted rows.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what changes with a NULL in a key mean, which match nothing unless ``null_safe``: ``fail`` without
-        a commit, or ``allow`` them.
+    :param null_keys: ``fail`` without a commit for changes with a NULL key, or ``allow`` them. They match nothing,
+        unless ``null_safe``.
+    :raises MergeConfigError: when a value is invalid.
     """
 
     NAME: ClassVar[str] = "apply_changes"

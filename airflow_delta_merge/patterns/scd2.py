@@ -27,22 +27,24 @@ from airflow_delta_merge.patterns.pattern import ChangePattern, column, column_l
 class Scd2(ChangePattern):
     """Keep the history of each key: a version is true from ``valid_from`` up to, but not including, ``valid_to``.
 
-    A change may come late: it then splits the version that it falls into, and where it says what the next version
-    says, that one is absorbed. So the history is what the changes say, whatever order they arrive in, with two
-    reservations: a change that changes nothing when it arrives leaves no trace, unless ``keep_unchanged`` records it as
-    a version; and nor does a delete that ends nothing when it arrives.
+    A late change splits the version that it falls into, and absorbs the next version if their values are equal. So
+    changes may arrive in any order, with two exceptions: a change that changes nothing on arrival leaves no trace,
+    unless ``keep_unchanged`` records it as a version, and a delete that ends nothing leaves none either.
 
-    :param keys: the columns that say which thing it is; two NULLs are equal.
-    :param columns: the columns whose values make a version, all that the target holds beside the keys and its times.
-    :param effective_at: the source's column that says since when a row is true; never NULL. Two different rows of one
-        key with the same moment make the merge fail; a row with the moment of a version in the target replaces it.
-    :param valid_from: the target's column for a version's begin.
-    :param valid_to: the target's column for its end; NULL while it is true.
-    :param is_current: the target's BOOLEAN column for versions without an end; None if it has none.
-    :param operation_column: the source's column that says whether a row ends the thing rather than changes it; by
-        default none does.
-    :param delete_operations: the values of ``operation_column`` that mean so, in any case.
-    :param keep_unchanged: whether a row equal to the version before it is recorded too.
+    The column of a ``window`` must be a key, and ``expect_source`` is not available.
+
+    :param keys: the key columns; two NULLs are equal.
+    :param columns: the columns whose values make a version: all columns of the target but keys and times.
+    :param effective_at: the source's column with the time from which a row is true; never NULL. Two different rows of
+        one key with the same time make the merge fail. A row with the time of a version in the target replaces it.
+    :param valid_from: the target's column with the begin of a version.
+    :param valid_to: the target's column with its end; NULL for the current version.
+    :param is_current: the target's BOOLEAN column that marks versions without an end; None if there is no such column.
+    :param operation_column: the source's column that marks deletes, which end a key's history; without it no change is
+        a delete.
+    :param delete_operations: the values of ``operation_column`` that mean a delete, in any case.
+    :param keep_unchanged: whether to record a row that equals the version before it.
+    :raises MergeConfigError: when a column is used twice or a value is invalid.
     """
 
     NAME: ClassVar[str] = "scd2"

@@ -25,10 +25,11 @@ class InsertNew(Pattern):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
-    :param latest_by: columns that tell which of several source rows with one key is taken; by default two of them with
-        a new key are both inserted.
+    :param null_keys: ``fail`` without a commit for source rows with a NULL key, or ``allow`` them. Each merge would
+        insert these again, unless ``null_safe``.
+    :param latest_by: columns that choose the latest of several source rows with one key; by default two rows with a
+        new key are both inserted.
+    :raises MergeConfigError: when a value is invalid.
     """
 
     NAME: ClassVar[str] = "insert_new"
@@ -61,11 +62,12 @@ class Upsert(InsertNew):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
-    :param latest_by: columns that tell which of several source rows with one key is taken; by default they make the
+    :param null_keys: ``fail`` without a commit for source rows with a NULL key, or ``allow`` them. Each merge would
+        insert these again, unless ``null_safe``.
+    :param latest_by: columns that choose the latest of several source rows with one key; by default they make the
         merge fail.
     :param keep: columns that an update leaves as they are, e.g. ``created_at``.
+    :raises MergeConfigError: when a value is invalid.
     """
 
     NAME: ClassVar[str] = "upsert"
@@ -85,12 +87,14 @@ class Sync(Upsert):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
-    :param latest_by: columns that tell which of several source rows with one key is taken.
+    :param null_keys: ``fail`` without a commit for source rows with a NULL key, or ``allow`` them. Each merge would
+        insert these again, unless ``null_safe``.
+    :param latest_by: columns that choose the latest of several source rows with one key; by default they make the merge
+        fail.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target, e.g. ``target.region = 'EU'``: only such rows are deleted. A
-        ``window`` of the merge bounds deletes too.
+        ``window`` of the merge limits deletes, too.
+    :raises MergeConfigError: when a value is invalid.
     """
 
     NAME: ClassVar[str] = "sync"
@@ -114,13 +118,15 @@ class SoftDelete(Sync):
 
     :param keys: the key columns.
     :param null_safe: whether two NULLs in a key are equal.
-    :param null_keys: what source rows with a NULL in a key mean, which would be inserted anew by each merge unless
-        ``null_safe``: ``fail`` without a commit, or ``allow`` them.
-    :param latest_by: columns that tell which of several source rows with one key is taken.
+    :param null_keys: ``fail`` without a commit for source rows with a NULL key, or ``allow`` them. Each merge would
+        insert these again, unless ``null_safe``.
+    :param latest_by: columns that choose the latest of several source rows with one key; by default they make the merge
+        fail.
     :param keep: columns that an update leaves as they are.
     :param where: a SQL condition over the target: only such rows are marked.
     :param deleted_column: the target's BOOLEAN column with the mark; the source doesn't have it.
-    :param deleted_at_column: a TIMESTAMP column of the target for the moment of the mark; NULL in other rows.
+    :param deleted_at_column: a TIMESTAMP column of the target with the time of the mark; NULL in other rows.
+    :raises MergeConfigError: when a value is invalid, or ``keep`` has a column of the mark.
     """
 
     NAME: ClassVar[str] = "soft_delete"

@@ -60,12 +60,12 @@ class DeltaMergeSensor(TableLogSensor):
     :param external_dag_id: its DAG; by default the sensor's own. (templated)
     :param map_index: the instance of a mapped task to wait for. By default all of them, and each must meet the
         conditions. (templated)
-    :param at_least: minimum values of counts in a
+    :param at_least: minimum values, whole numbers, of the ``num_…`` counts of a
         :class:`~airflow_delta_merge.contract.result.MergeResult`, e.g. ``{"num_inserted_rows": 1}``. The count
-        of an expectation is ``failed_expectations.<its name>``.
-    :param at_most: maximum values, e.g. ``{"num_deleted_rows": 0}``.
+        of an expectation is ``failed_expectations.<its name>``. No bound on a count that is None is met.
+    :param at_most: maximum values, likewise, e.g. ``{"num_deleted_rows": 0}``.
     :param condition: a callable that takes the :class:`~airflow_delta_merge.contract.result.MergeResult` and returns
-        whether it is good.
+        whether the sensor succeeds.
     :param execution_delta: how much earlier the awaited run's logical date is; by default not at all, so within one DAG
         it is the sensor's own run.
     :param execution_date_fn: a callable that takes the logical date, and context variables by name, and returns one or
@@ -85,6 +85,7 @@ class DeltaMergeSensor(TableLogSensor):
         namespace`` of its configuration. (templated)
     :param deferrable: with ``path``: whether to wait in the triggerer, without a worker slot; by default
         ``[operators] default_deferrable``. Without ``path``, use ``mode="reschedule"`` to free the slot.
+    :raises ValueError: when the DAG is parsed, for arguments that are invalid or don't fit together.
     """
 
     template_fields: Sequence[str] = (

@@ -24,16 +24,19 @@ class DeltaTableSensor(TableLogSensor):
 
     :param path: the table's folder or URI. (templated)
     :param version: wait for this version or a later one. (templated)
-    :param updated_since: wait for any commit at this time (ISO 8601) or later, e.g.
-        ``"{{ data_interval_end }}"``. (templated)
-    :param partition: wait for a file in this partition, e.g. ``{"day": "{{ ds }}"}``. (templated)
+    :param updated_since: wait for any commit at this time or later, e.g. ``"{{ data_interval_end }}"``: ISO 8601, in
+        UTC if it has no time zone. (templated)
+    :param partition: wait for a file in this partition, by the values of some or all partition columns, e.g.
+        ``{"day": "{{ ds }}"}``. (templated)
     :param storage_options: access to the storage, by the names of ``deltalake`` (``AWS_ACCESS_KEY_ID`` …); values that
         look like secrets are masked. (templated)
-    :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (``docs/how_to``);
-        ``storage_options`` take precedence.
+    :param aws_conn_id: for a table in S3: a connection of type ``aws``, read as for merges (see
+        ``docs/how_to/object_storage.md``); ``storage_options`` take precedence.
     :param azure_conn_id: the same for a table in Azure's storage: a connection of type ``wasb`` or ``adls``.
     :param gcp_conn_id: the same for a table in Google Cloud Storage: one of type ``google_cloud_platform``.
-    :param deferrable: whether to wait in the triggerer, without a worker slot.
+    :param deferrable: whether to wait in the triggerer, without a worker slot. (Default: ``[operators]
+        default_deferrable``.)
+    :raises ValueError: when the DAG is parsed, for an invalid ``version`` or ``updated_since``.
     """
 
     template_fields: Sequence[str] = (
