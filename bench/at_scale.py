@@ -24,7 +24,7 @@ from bench import report, session
 from bench.case import DELETE, UPSERT, Case, Regime
 from bench.cases import choose
 from bench.contestants import BuiltIn, Contestant, Ours, Run
-from bench.data import Table, Templates, copy_table
+from bench.data import Table, Templates, copy_table, made_once
 from bench.event_log import Stage, read_stages
 from bench.events import CHANGED, EVENTS, ONE_DAY
 from bench.many_files import make_files, make_table
@@ -231,25 +231,19 @@ def _measure(case: AtScale, name: str, home: Path, work: Path) -> Measured:
 
 def _made(case: AtScale, home: Path, spark: SparkSession) -> tuple[Path, Path]:
     """The table and the source, made if they aren't there."""
-    folder = home / "at_scale" / case.case.name
-    if case.many_files and (folder / "source.parquet").exists():
-        return folder / "target", folder / "source.parquet"
+    templates = Templates(spark, home / "tables", 1.0)
     if not case.many_files:
-        templates = Templates(spark, home / "tables", 1.0)
         return templates.target(case.case.table), templates.source(case.case.table, case.case.source)
+    folder = home / "at_scale" / case.case.name
+    target, source = folder / "target", folder / "source.parquet"
+    if source.exists():
+        return target, source
     shutil.rmtree(folder, ignore_errors=True)
-    target, source, data = folder / "target", folder / "source.parquet", folder.parent / "data"
-    if not data.exists():
-        unfinished = data.with_name("unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        make_files(unfinished, files=_FILES, rows_per_file=_ROWS_PER_FILE)
-        unfinished.rename(data)
+    data = made_once(folder.parent / "data", lambda path: make_files(path, files=_FILES, rows_per_file=_ROWS_PER_FILE))
     vectors = case.case.has_deletion_vectors
     make_table(spark, target, data=data, rows_per_file=_ROWS_PER_FILE, deletion_vectors=vectors)
     query = case.case.source.format(table=f"delta.`{target}`", rows=case.case.table.rows)
-    spark.sql(query).coalesce(2).write.parquet(str(source.with_name("unfinished")))
-    source.with_name("unfinished").rename(source)
-    return target, source
+    return target, made_once(source, lambda path: templates.write_source(query, path))
 
 
 _COLLECTION = re.compile(r"^\[(\d+)ms\].* \d+[KMG]->(\d+)M\(")

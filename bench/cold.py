@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.runtime.jars import DELTA_VERSION, delta_jars
 from bench import session
@@ -28,6 +28,9 @@ from bench.contestants import merge_by_delta_rs
 from bench.data import Templates, copy_table
 from bench.parts_of_task import PartsOfTask
 from bench.runner import hash_of_rows
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 
 _CONNECTION = f'{{"conn_type": "spark", "host": "local[{session.CORES}]"}}'
 #: What somebody writes who has no engine: session, statement, end.
@@ -91,11 +94,7 @@ def run_cold(
     :param num_merges: how many tables a round merges into, copies of one.
     :param parts: gets the parts of each of ours, with a single merge.
     """
-    spark = session.start(work)
-    templates = Templates(spark, home / "tables", scale)
-    template, source = templates.target(case.table), templates.source(case.table, case.source)
-    spark.stop()  # its JVM stays, idle, until the rows are compared
-
+    template, source = template_and_source(case, home=home, work=work, scale=scale)
     result = ColdResult(case, parts)
     targets: dict[str, list[Path]] = {}
     tasks = _tasks(case, work, parts)
@@ -119,6 +118,15 @@ def run_cold(
     spark.stop()
     result.other_rows = [name for name in hashes if len(hashes[name]) > 1 or hashes[name] != hashes[_WITH_JARS]]
     return result
+
+
+def template_and_source(case: Case, *, home: Path, work: Path, scale: float) -> tuple[Path, Path]:
+    """A case's table and source. The JVM that makes them stays, idle, for the next session of this process."""
+    spark = session.start(work)
+    templates = Templates(spark, home / "tables", scale)
+    found = templates.target(case.table), templates.source(case.table, case.source)
+    spark.stop()
+    return found
 
 
 _WITH_JARS = "SparkSubmitOperator + MERGE, jars placed"
@@ -147,20 +155,13 @@ def _tasks(case: Case, work: Path, parts: PartsOfTask | None) -> dict[str, Task]
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.providers.standard.operators.python import PythonOperator
 
-    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-
     script = work / "merge.py"
     script.write_text(_SCRIPT, encoding="utf-8")
 
     last: list[Any] = []
 
     def ours(targets: Sequence[Path], source: Path) -> None:
-        configs = [case.config(target, source) for target in targets]
-        merge = {name: getattr(configs[0], name) for name in ("target", "source", "on", "clauses")}
-        what: dict[str, Any] = {"merges": configs} if len(configs) > 1 else merge
-        operator = DeltaMergeOperator(
-            task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **what
-        )
+        operator = operator_for(case, targets, source)
         with nullcontext() if parts is None else parts.measured():
             merged = operator.execute(context_of_task(last))
         if parts is not None:
@@ -198,6 +199,22 @@ def _tasks(case: Case, work: Path, parts: PartsOfTask | None) -> dict[str, Task]
         _WITH_PACKAGES: submitting(packages=f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"),
         **others,
     }
+
+
+def operator_for(case: Case, targets: Sequence[Path], source: Path, **arguments: Any) -> DeltaMergeOperator:
+    """Our task for a case.
+
+    :param targets: copies of its table; several are merged into by one task.
+    :param arguments: more of the operator's arguments.
+    """
+    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+
+    configs = [case.config(target, source) for target in targets]
+    merge = {name: getattr(configs[0], name) for name in ("target", "source", "on", "clauses")}
+    arguments |= {"merges": configs} if len(configs) > 1 else merge
+    return DeltaMergeOperator(
+        task_id="merge", driver_memory=session.DRIVER_MEMORY, name="merge", asset_events="never", **arguments
+    )
 
 
 def context_of_task(last: Sequence[Any]) -> Any:

@@ -72,7 +72,7 @@ class Templates:
     def target(self, table: Table) -> Path:
         """The folder of a template table; nobody may write into it."""
         folder = self._home / f"{table.name}-{digest(repr(table))}"
-        return _made_once(folder / "target", lambda path: self._make_table(table, path))
+        return made_once(folder / "target", lambda path: self._make_table(table, path))
 
     def source(self, table: Table, query: str) -> Path:
         """The Parquet folder of a source.
@@ -83,10 +83,10 @@ class Templates:
         rows = table.rows_at(self.scale)
         text = query.format(table=f"delta.`{target}`", rows=rows, rows_per_file=math.ceil(rows / table.files))
         folder = target.parent / "sources" / f"{digest(query)}.parquet"
-        return _made_once(folder, lambda path: self._write_source(text, path))
+        return made_once(folder, lambda path: self.write_source(text, path))
 
-    def _write_source(self, query: str, path: Path) -> None:
-        # A source comes in few files, as from an upstream job; each of them is worth a task.
+    def write_source(self, query: str, path: Path) -> None:
+        """Write a query's rows in few files, as an upstream job would; each of them is worth a task."""
         self._spark.sql(query).coalesce(2).write.parquet(str(path))
 
     def _make_table(self, table: Table, path: Path) -> None:
@@ -125,7 +125,7 @@ def copy_table(template: Path, path: Path) -> None:
     shutil.copytree(template / "_delta_log", path / "_delta_log")
 
 
-def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """The folder, made under another name first so that half of it is never taken for the whole."""
     if not folder.exists():
         unfinished = folder.with_name(f".{uuid.uuid4().hex}")

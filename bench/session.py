@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 CORES = 2
 DRIVER_MEMORY = "4g"
 
-#: What `DeltaMergeHook._properties` sets for a local master, and the two settings that every user of Delta has.
+#: What `Preparation._properties` of the launch package sets for a local master, and the two settings that every user of
+#: Delta has.
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

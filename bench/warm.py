@@ -16,8 +16,8 @@ import psutil
 
 from bench import session
 from bench.case import Case
-from bench.cold import context_of_task, set_up_airflow
-from bench.data import Templates, copy_table
+from bench.cold import context_of_task, operator_for, set_up_airflow, template_and_source
+from bench.data import copy_table
 
 _COLD_ROUNDS = 3
 _NUM_TABLES = 20
@@ -58,10 +58,7 @@ def run_warm(case: Case, *, home: Path, work: Path, scale: float, rounds: int, n
     :param rounds: tasks of a kept Spark that count, after the one that starts it.
     :param num_merges: how many merges follow them.
     """
-    spark = session.start(work)
-    templates = Templates(spark, home / "tables", scale)
-    template, source = templates.target(case.table), templates.source(case.table, case.source)
-    spark.stop()
+    template, source = template_and_source(case, home=home, work=work, scale=scale)
     set_up_airflow(work)
     tempfile.tempdir = tempfile.mkdtemp(prefix="warm-")
     os.environ["TMPDIR"] = tempfile.tempdir
@@ -72,18 +69,9 @@ def run_warm(case: Case, *, home: Path, work: Path, scale: float, rounds: int, n
         return path
 
     def task(path: Path, keep_warm: float) -> float:
-        from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-
-        config = case.config(path, source)
+        operator = operator_for(case, [path], source, keep_warm=keep_warm)  # the first time it imports Airflow
         start = time.perf_counter()
-        DeltaMergeOperator(
-            task_id="merge",
-            driver_memory=session.DRIVER_MEMORY,
-            name="merge",
-            asset_events="never",
-            keep_warm=keep_warm,
-            **{name: getattr(config, name) for name in ("target", "source", "on", "clauses")},
-        ).execute(context_of_task([]))
+        operator.execute(context_of_task([]))
         return time.perf_counter() - start
 
     result = WarmResult(at_once=session.CORES, num_merges=num_merges)
