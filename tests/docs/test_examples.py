@@ -32,18 +32,23 @@ def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             if not block.is_run:
                 tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
             exec(compile(tree, page, "exec"), names)
-            _check_clauses(names)
+            _check_parts(names)
     for block in blocks(page, "python"):
         assert _unknown_arguments(block, names) == []
 
 
-def _check_clauses(names: dict[str, Any]) -> None:
-    """Lists of clauses that stand by themselves must make a merge, too."""
-    from airflow_delta_merge.config import MergeClause, MergeConfig
+def _check_parts(names: dict[str, Any]) -> None:
+    """Parts of a merge that stand by themselves must make one, too: lists of clauses, and values named as arguments."""
+    from airflow_delta_merge.config import MergeClause, MergeConfig, when_matched_delete
 
+    merge = {"target": "t", "source": "s", "on": ["id"], "clauses": [when_matched_delete()]}
+    MergeConfig(
+        **merge | {name: names[name] for name in ("source", "on") if name in names},
+        guards={"expect_source": names.get("expect_source")},
+    )
     for value in names.values():
         if isinstance(value, list) and value and all(isinstance(clause, MergeClause) for clause in value):
-            MergeConfig(target="t", source="s", on=["id"], clauses=tuple(value))
+            MergeConfig(**merge | {"clauses": value})
 
 
 def _unknown_arguments(block: Block, names: dict[str, Any]) -> list[str]:
