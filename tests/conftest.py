@@ -138,6 +138,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with Delta; warehouse and metastore live in a folder of this run."""
     from pyspark.sql import SparkSession
 
+    from airflow_delta_merge.runtime.jars import delta_jars
+
     os.environ["TZ"] = "UTC"  # collect() turns timestamps into local time
     time.tzset()
     home = tmp_path_factory.mktemp("spark")
@@ -147,7 +149,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         # The class path of a merge's own application, for which `make test` has an archive of classes: a session and
         # its first merge take 8 s of processor time instead of 15. Java also starts without the archive.
-        builder.config("spark.driver.extraClassPath", os.pathsep.join(_delta_jars()))
+        builder.config("spark.driver.extraClassPath", os.pathsep.join(delta_jars()))
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         # By default each task that sorts or aggregates takes 64 MB at once, for some rows here.
@@ -195,11 +197,3 @@ def _class_archive() -> list[str]:
     from airflow_delta_merge.runtime.java import check_java
 
     return archive_options(check_java()[1])
-
-
-def _delta_jars() -> list[str]:
-    try:
-        from airflow_delta_merge.runtime.jars import delta_jars
-    except ImportError:
-        return [str(jar) for jar in sorted(Path("/tmp/jars").glob("*.jar"))]
-    return [str(jar) for jar in delta_jars()]
