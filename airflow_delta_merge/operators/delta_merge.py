@@ -85,26 +85,25 @@ _NOT_TEMPLATED = (
 class DeltaMergeOperator(SparkOptions):
     """Merges rows into a Delta table, by this package's engine on Spark.
 
-    What the merge did comes back through XCom: the whole result
-    (:class:`~airflow_delta_merge.contract.result.MergeResult` as a dict) as ``return_value``, and the counts of rows
-    and touched files under keys of their own, so that
-    ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}`` and ``merge.output["num_inserted_rows"]`` work.
-    With ``multiple_outputs=True`` each entry of the result has a key of its own.
+    The task returns the whole result, a :class:`~airflow_delta_merge.contract.result.MergeResult` as a dict. The counts
+    of rows and touched files also have their own XComs: ``merge.output["num_inserted_rows"]``, or in a template
+    ``{{ ti.xcom_pull(task_ids="merge", key="num_inserted_rows") }}``. With ``multiple_outputs=True`` each entry of the
+    result has its own XCom.
 
     The arguments are checked when the DAG is parsed, as far as they are known then, and again when templates and
-    outputs of upstream tasks have their values. The resulting statement is in the task's rendered templates, as
-    ``statement``. A merge that a retry can't help (a missing column, two source rows for one target row …) fails
-    without Airflow's retries.
+    outputs of upstream tasks have their values. The rendered templates show the resulting statement, as ``statement``.
+    A merge that fails in a way that a retry can't help (a missing column, two source rows for one target row …) is not
+    retried.
 
     :param target: the Delta table: a name (``schema.table``), a path (anything with a ``/``), a
         :class:`~airflow_delta_merge.config.MergeTarget`, a dict like it, an ``ObjectStoragePath`` or the table's asset.
         (templated)
     :param source: the rows to merge: a query, a table name, a path (anything with a ``/``), a list of paths, a
         :class:`~airflow_delta_merge.config.MergeSource` or a dict like it
-        (``{"path": "/in/day.csv", "options": {"header": True}}``), which may say what becomes of bad rows, or name a
+        (``{"path": "/in/day.csv", "options": {"header": True}}``), which may say how to treat bad rows, or name a
         database (``{"format": "jdbc", "conn_id": "shop", "table": "public.orders"}``, see
         :class:`~airflow_delta_merge.config.JdbcSource`); also an ``ObjectStoragePath`` or an asset, the name of a
-        ``.sql`` file with a query, or what an upstream task returned of all these. (templated)
+        ``.sql`` file with a query, or the output of an upstream task that returns one of these. (templated)
     :param on: when a source row matches a target row: a SQL condition over both sides, or a list of key columns that
         both sides have. (templated)
     :param clauses: what to do with matched and unmatched rows, e.g.
@@ -129,7 +128,7 @@ class DeltaMergeOperator(SparkOptions):
         dict of options: ``columns`` (``"id BIGINT NOT NULL, name STRING"``), ``partitioned_by``, ``cluster_by``,
         ``properties``. (templated)
     :param window: the part of the table to merge, by the values of a column: source rows outside are left out, target
-        rows outside stay as they are. A column's name stands for the run's data interval, in the DAG's timezone;
+        rows outside stay as they are. A column's name alone means the run's data interval, in the DAG's timezone;
         :class:`~airflow_delta_merge.config.MergeWindow` or a dict like it says more. In the dict ``start``, ``end`` and
         ``timezone`` are optional. (templated)
     :param fail_if: limits for what the merge may change, checked before the commit. Exceeding one fails the task with
