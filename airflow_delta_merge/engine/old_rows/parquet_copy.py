@@ -175,6 +175,7 @@ class _Output:
                 store_decimal_as_integer=_has_decimals_as_integers(self._like),
                 # Arrow would try a dictionary for every column, which takes a quarter longer.
                 use_dictionary=_columns_with_dictionary(self._like.metadata),
+                write_statistics=_columns_with_bounds(self._like.metadata),
             )
         self._writer.write_table(rows.cast(self._schema), row_group_size=rows.num_rows)
 
@@ -198,6 +199,13 @@ def _columns_with_dictionary(metadata: pq.FileMetaData) -> list[str]:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
     return sorted({chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page})
+
+
+def _columns_with_bounds(metadata: pq.FileMetaData) -> list[str]:
+    """The paths of the columns whose bounds are Spark's: Arrow leaves out NaN, for Spark the greatest number."""
+    columns = [metadata.schema.column(number) for number in range(len(metadata.schema))]
+    without = {each.path for each in columns if each.physical_type in ("FLOAT", "DOUBLE")}
+    return [each.path for each in columns if each.path not in without]
 
 
 def _parts(file: pq.ParquetFile, *, most_bytes: int, use_threads: bool) -> Iterator[tuple[int, pa.Table]]:
