@@ -232,6 +232,24 @@ def test_times_that_spark_converts_when_it_reads_them_are_not_copied(spark: Spar
         assert REWRITTEN in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
 
 
+@pytest.mark.parametrize("version", ["2.4.8", "3.0.3"])
+def test_dates_and_times_by_an_old_spark_are_not_copied(spark: SparkSession, tmp_path: Path, version: str) -> None:
+    """Spark reads them in the old calendar, but an INT64 timestamp that Spark 3.0 wrote in the new one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t"
+    path.mkdir()
+    microseconds = [(day - 719_162) * 86_400_000_000 for day in range(5)]
+    rows = pa.table({"id": list(range(5)), "at": pa.array(microseconds, pa.timestamp("us"))})
+    with pq.ParquetWriter(path / "file.parquet", rows.schema, use_deprecated_int96_timestamps=True) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"org.apache.spark.version": version})
+    spark.sql(f"CONVERT TO DELTA parquet.`{path}`")
+    merge = "MERGE INTO {t} t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    assert REWRITTEN in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+
+
 @pytest.mark.parametrize("name", ["parquet.bloom.filter.enabled", "parquet.bloom.filter.enabled#id"])
 def test_files_with_bloom_filters_are_not_copied(spark: SparkSession, table: Path, name: str) -> None:
     """Arrow would write none."""

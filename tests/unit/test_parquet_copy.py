@@ -242,6 +242,9 @@ def test_field_ids_and_keys_of_the_file_are_carried_over(tmp_path: Path) -> None
         pytest.param(["a"], {}, "not those of the table", id="a column is missing"),
         pytest.param(["a", "b", "c"], {}, "not those of the table", id="a column that was dropped"),
         pytest.param(["a", "b"], {"org.apache.spark.legacyDateTime": ""}, "old calendar", id="old calendar"),
+        pytest.param(["a", "b"], {"org.apache.spark.version": "2.4.8"}, "another calendar", id="Spark 2"),
+        pytest.param(["a", "b"], {"org.apache.spark.version": "3.0.3"}, "another calendar", id="Spark 3.0"),
+        pytest.param(["a", "b"], {"org.apache.spark.version": "3.1.0"}, "", id="Spark 3.1"),
     ],
 )
 def test_files_that_only_spark_can_copy(tmp_path: Path, columns: list[str], keys: dict[str, str], why: str) -> None:

@@ -39,6 +39,9 @@ CODECS: dict[str, tuple[str, int | None, str]] = {
 }
 #: Spark's keys for dates of the old calendar and times from before uniform time zones: their bounds would differ.
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+#: The first Spark that writes all in the new calendar, or else a key. Spark, too, compares versions as texts.
+_NEW_CALENDAR_SINCE = b"3.1.0"
 
 _INT96 = re.compile(r"(\s*\w+ )int96( field_id=.*);")
 _INT64 = r"\1int64\2 (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds));"
@@ -103,7 +106,8 @@ def reason_not_to_copy(path: str, columns: Sequence[str], may_have: Collection[s
     keys = metadata.metadata or {}
     if any(key in keys for key in _LEGACY_KEYS):
         return "it has dates of the old calendar"
-    if str(metadata.created_by).startswith("parquet-mr") and b"org.apache.spark.version" not in keys:
+    by_java = str(metadata.created_by).startswith("parquet-mr")  # as all of Spark 2, which may not say its version
+    if keys.get(_SPARK_VERSION, b"" if by_java else _NEW_CALENDAR_SINCE) < _NEW_CALENDAR_SINCE:
         return "an old Spark with another calendar may have written it"
     if [name for name in metadata.schema.to_arrow_schema().names if name not in may_have] != list(columns):
         return "its columns are not those of the table"
