@@ -257,6 +257,32 @@ def test_files_with_bloom_filters_are_not_copied(spark: SparkSession, table: Pat
         assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
 
 
+def test_files_of_a_table_with_bloom_filters_are_not_copied(spark: SparkSession, table: Path) -> None:
+    """Delta's writer passes the table's properties on to Parquet's."""
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('parquet.bloom.filter.enabled#id' = 'true')")
+    assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
+
+
+@pytest.mark.parametrize(("first", "how"), [("false", REWRITTEN), ("true", COPIED)])
+def test_copies_have_the_partition_columns_that_the_table_wants_in_files(
+    spark: SparkSession, tmp_path: Path, first: str, how: str
+) -> None:
+    """Its earlier files may lack them."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t"
+    rows = spark.range(0, 10, 1, 1).selectExpr("1 AS p", "id", "2 AS q")
+    written = rows.write.format("delta").partitionBy("q", "p").option("delta.writePartitionColumnsToParquet", first)
+    written.save(str(path))
+    spark.sql(
+        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableMaterializePartitionColumnsFeature' = 'true')"
+    )
+    merge = "MERGE INTO {t} t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    assert how in merged_as_by_the_builtin(spark, path, tmp_path, merge).executor_reason
+    (file,) = DeltaTable(str(tmp_path / "ours")).file_uris()
+    assert pq.read_schema(file).names == ["id", "q", "p"]
+
+
 def test_a_merge_that_fails_leaves_no_copy(spark: SparkSession, table: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (name IS NULL OR name <> 'new')")
     before = data_files(table)

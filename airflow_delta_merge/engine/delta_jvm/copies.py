@@ -38,7 +38,10 @@ _OTHER_WRITERS = (
     "delta.enableIcebergCompatV3",
     "delta.enableTypeWidening",
 )
-#: Hadoop settings that make Parquet's writer do what a copy by Arrow would not; one for a column ends in ``#column``.
+#: The feature of tables whose new files must have the partition columns, too.
+_PARTITIONS_IN_FILES = "materializePartitionColumns"
+#: Settings that make Parquet's writer do what a copy by Arrow would not, in Hadoop's configuration or the table's
+#: properties; one for a column ends in ``#column``.
 _OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
 #: Settings by which Spark reads other values from a file than Arrow does, and from the copy.
 _OTHER_VALUES = (
@@ -152,6 +155,7 @@ def _is_copied_from_writer(gateway: Gateway, transaction: JavaObject, configurat
         and gateway.flag("spark.databricks.delta.stats.collect")
         and _prefix_length(gateway, configuration) > 0
         and all(hadoop.getPropsWithPrefix(name).isEmpty() for name in _OTHER_FILES)
+        and not any(name.startswith(_OTHER_FILES) for name in configuration)
         and not any(gateway.conf(name).lower() in ("true", "legacy") for name in _OTHER_VALUES)
     )
 
@@ -178,6 +182,9 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
     fields = json.loads(metadata["schemaString"])["fields"]
     names = {str(each["metadata"].get(_PHYSICAL_NAME, each["name"])): each["name"] for each in fields}
     columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
+    if _PARTITIONS_IN_FILES in json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ()):
+        physical_names = {name: physical for physical, name in names.items()}
+        columns += tuple(physical_names[name] for name in metadata["partitionColumns"])
     may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
     path = transaction.deltaLog().dataPath()
     store = None
