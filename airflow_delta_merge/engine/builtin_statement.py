@@ -8,6 +8,7 @@ history. The counts are known only after the commit, so guards cannot check them
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.contract.result import MergeResult
-from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, is_conflict, is_storage_error
+from airflow_delta_merge.engine.delta_jvm.commit import ERROR_AFTER_COMMIT, USER_METADATA, is_conflict
 from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.exactly_once import is_committed
 from airflow_delta_merge.engine.merge_report import row_counts, written_counts
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.contract.identity import MergeIdentity
+
+_log = logging.getLogger(__name__)
 
 #: Our key in the commit's ``userMetadata``, beside the session's own value.
 KEY = "airflow_delta_merge_builtin"
@@ -94,9 +97,7 @@ class BuiltInStatement:
             with self._settings():
                 rows = self.spark.sql(statement()).collect()
         except SPARK_ERRORS as error:
-            if not (is_conflict(error) or is_storage_error(error)):
-                raise
-            commit = self._own_commit()
+            commit = self._own_commit_despite(error)
             if commit is None and is_conflict(error):
                 cause = merge_error(error)
                 raise MergeConflictError(str(cause), condition=cause.condition, sql_state=cause.sql_state) from error
@@ -147,6 +148,16 @@ class BuiltInStatement:
     def _own_commit(self) -> Row | None:
         found = (commit for commit, own in self._own_commits(_FIRST_COMMITS) if own.get("token") == self._token)
         return next(found, None)
+
+    def _own_commit_despite(self, error: Exception) -> Row | None:
+        """The commit of this attempt, if it is in the history although the statement failed."""
+        try:
+            commit = self._own_commit()
+        except SPARK_ERRORS:  # the first error says most
+            raise error from None
+        if commit is not None:
+            _log.warning(ERROR_AFTER_COMMIT, commit.version, exc_info=error)
+        return commit
 
     def _recorded(self) -> MergeResult | None:
         if self.identity is None:

@@ -130,6 +130,16 @@ def test_another_writers_commit_is_a_conflict(spark: SparkSession, table: Path) 
     assert versions(table) == 2
 
 
+def test_an_error_after_the_commit_is_a_warning(spark: SparkSession, tmp_path: Path) -> None:
+    table, manifest = tmp_path / "t", tmp_path / "t" / "_symlink_format_manifest"
+    writer = spark.sql("SELECT 15L AS id, 'old' AS v").write.format("delta")
+    writer.option("delta.compatibility.symlinkFormatManifest.enabled", "true").save(str(table))
+    shutil.rmtree(manifest)
+    manifest.write_text("in the way")
+    result = merged(spark, table, generation=7)
+    assert (result.version, result.num_updated_rows, result.already_committed) == (1, 1, False)
+
+
 def test_a_config_with_a_missing_target(spark: SparkSession, tmp_path: Path) -> None:
     config = MergeConfig(
         target=str(tmp_path / "new"),

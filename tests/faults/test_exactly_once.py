@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -206,6 +207,32 @@ def test_clear_of_another_task_is_no_new_execution(spark: SparkSession, table: P
     assert engine.merge(spark, config(table), identity=me(start + 2, task_instance=who)).already_committed
     assert not engine.merge(spark, config(table), identity=me(start + 3_003, task_instance=who)).already_committed
     assert total(spark, table) == 2
+
+
+def test_restore_keeps_the_record(spark: SparkSession, table: Path) -> None:
+    first = engine.merge(spark, config(table), identity=me(7))
+    spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 0").collect()
+    again = engine.merge(spark, config(table), identity=me(7))
+    assert (again.already_committed, again.version, total(spark, table)) == (True, first.version, 0)
+    assert not engine.merge(spark, config(table), identity=me(8)).already_committed
+    assert total(spark, table) == 1
+
+
+def test_an_error_after_the_commit_is_a_warning(
+    spark: SparkSession, table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Delta then says that the commit succeeded. Another try without an identity would merge again."""
+    spark.sql(
+        f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.compatibility.symlinkFormatManifest.enabled' = 'true')"
+    )
+    manifest = table / "_symlink_format_manifest"
+    shutil.rmtree(manifest, ignore_errors=True)
+    manifest.write_text("in the way")
+    with caplog.at_level("WARNING", "airflow_delta_merge"):
+        result = engine.merge(spark, config(table))
+    assert (result.version, total(spark, table)) == (2, 1)
+    assert "committed as version 2, but an error followed" in caplog.text
+    assert "DELTA_POST_COMMIT_HOOK_FAILED" in caplog.text
 
 
 # Other writers

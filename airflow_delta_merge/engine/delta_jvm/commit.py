@@ -15,6 +15,8 @@ from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionErr
 
 _log = logging.getLogger(__name__)
 
+#: Logged with a version.
+ERROR_AFTER_COMMIT = "The merge is committed as version %s, but an error followed."
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LAST_COMMIT_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
 _CONFLICT = "DeltaConcurrentModificationException"
@@ -26,11 +28,6 @@ def is_conflict(error: BaseException) -> bool:
     if any(base.__name__ == _CONFLICT for base in type(error).__mro__):
         return True
     return _CONFLICT in java_classes(error)
-
-
-def is_storage_error(error: BaseException) -> bool:
-    """Whether an error is an I/O error, after which it is unknown whether a write succeeded."""
-    return "IOException" in java_classes(error)
 
 
 @contextmanager
@@ -61,7 +58,7 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
 def landed(
     gateway: Gateway, transaction: JavaObject, commit: Callable[[], JavaObject], written: Iterable[JavaObject]
 ) -> int | None:
-    """Commit, and find out whether the commit is in the log where the storage's answer leaves that open.
+    """Commit, and find out whether the commit is in the log where an error leaves that open.
 
     :param commit: returns the JVM's option of the committed version.
     :param written: JVM sequences of actions of the files that the transaction wrote.
@@ -94,17 +91,16 @@ def landed(
 
 
 def _version_after_all(gateway: Gateway, transaction: JavaObject, error: Exception) -> int | None:
-    """The version of a commit for which the storage reported an error, if the log has it."""
-    if not is_storage_error(error):
-        return None
+    """The version of a commit that ended with an error, if the log has it.
+
+    The storage's answer got lost, or what Delta does after a commit failed, such as writing a manifest.
+    """
     try:
         version = _landed_version(gateway, transaction)
     except Exception:  # the storage is still unavailable: its first error says most
         return None
     if version is not None:
-        _log.warning(
-            "The storage reported an error, but the commit is in the log as version %s.", version, exc_info=error
-        )
+        _log.warning(ERROR_AFTER_COMMIT, version, exc_info=error)
     return version
 
 
