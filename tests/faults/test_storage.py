@@ -23,12 +23,16 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.meanwhile import Meanwhile
+from tests.differential.session_settings import session_settings
 from tests.java_classes import java_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOG_STORE = Path(__file__).parent / "seam" / "FaultyLogStore.java"
+LOG_STORE, FILE_SYSTEM = (
+    Path(__file__).parent / "seam" / f"{name}.java" for name in ("FaultyLogStore", "KeepingFiles")
+)
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
 
 
@@ -146,3 +150,32 @@ def test_a_commit_reported_as_an_error(
     check_merged_once(spark, table, again)
     commit = [json.loads(line) for line in (table / "_delta_log" / f"{1:020}.json").read_text().splitlines()]
     assert [action["txn"]["version"] for action in commit if "txn" in action] == [7]
+
+
+def test_a_conflict_is_tried_again_where_files_must_not_be_deleted(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The attempt's files stay for VACUUM."""
+    table, hadoop = tmp_path / "table", spark.sparkContext._jsc.hadoopConfiguration()
+    spark.range(10).selectExpr("id", "0L AS n").write.format("delta").save(str(table))
+    spark.sparkContext._jsc.sc().conf().set("spark.delta.logStore.kept.impl", "io.delta.storage.LocalLogStore")
+    loader = hadoop.getClassLoader()
+    settings = {"fs.kept.impl": "KeepingFiles", "fs.kept.impl.disable.cache": "true"}
+    other = [f"UPDATE delta.`{table}` SET n = 5 WHERE id = 1"]
+    with (
+        java_classes(spark, FILE_SYSTEM, jar=tmp_path / "files.jar"),
+        session_settings(spark, settings),
+        Meanwhile(spark, table, other) as meanwhile,
+        caplog.at_level("WARNING", "airflow_delta_merge"),
+    ):
+        hadoop.setClassLoader(spark._jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        try:
+            result = engine.merge_sql(
+                spark,
+                f"MERGE INTO delta.`kept://{table}` t USING {meanwhile.pausing('(SELECT 1L AS id)')} s ON t.id = s.id "
+                "WHEN MATCHED THEN UPDATE SET n = t.n + 1",
+            )
+        finally:
+            hadoop.setClassLoader(loader)
+    assert (result.num_commit_attempts, sum_of(spark, table)) == (2, 6)
+    assert "could not be deleted: java.nio.file.AccessDeniedException" in caplog.text

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
+
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
 from airflow_delta_merge.engine.delta_jvm.errors import java_classes, merge_error
@@ -110,7 +112,7 @@ def _given_up(
     """Delete the written files and return the conflict's error."""
     deleted = sum(delete_files(gateway, transaction, actions) for actions in written)
     return MergeConflictError(
-        f"{conflict} The {deleted} files that this attempt wrote were never part of the table and were deleted.",
+        f"{conflict} {deleted} files that this attempt wrote were never part of the table and were deleted.",
         condition=conflict.condition,
         sql_state=conflict.sql_state,
     )
@@ -131,10 +133,18 @@ def _landed_version(gateway: Gateway, transaction: JavaObject) -> int | None:
 
 
 def delete_files(gateway: Gateway, transaction: JavaObject, actions: JavaObject) -> int:
-    """Delete the files of actions that were never committed. Returns the number of deleted files."""
+    """Delete the files of actions that were never committed. Returns the number of deleted files.
+
+    Some may write but not delete. What they leave is for ``VACUUM``, and no reason for a merge to fail.
+    """
     log = transaction.deltaLog()
     conf, base = log.newDeltaHadoopConf(), log.dataPath()
     file_system = base.getFileSystem(conf)
     operations = gateway.delta("util.DeltaFileOperations")
-    paths = (operations.absolutePath(base.toString(), action.path()) for action in scala_list(actions))
-    return sum(bool(file_system.delete(path, False)) for path in paths)
+    deleted = 0
+    try:
+        for action in scala_list(actions):
+            deleted += bool(file_system.delete(operations.absolutePath(base.toString(), action.path()), False))
+    except Py4JJavaError as error:
+        _log.warning("Files that are not part of the table could not be deleted: %s", error.java_exception)
+    return deleted
