@@ -24,6 +24,12 @@ DAYS = Table(
     "(1, DATE'2024-01-01', 1), (2, DATE'2024-01-01', 2), (3, DATE'2024-01-02', 3), (4, DATE'2024-01-03', 4)",
     partitioned_by="day",
 )
+DAYS_AS_TEXTS = Table(
+    "id INT, origin STRING, day STRING",
+    "(1, 'files', '20240101'), (2, 'files', '20240102'), (3, 'by hand', 'unknown')",
+    partitioned_by="day",
+)
+OLD_FILES = "t.origin <> 'by hand' AND to_date(t.day, 'yyyyMMdd') < DATE'2024-02-01'"
 ONE_DAY = "VALUES (1, DATE'2024-01-01', 10), (9, DATE'2024-01-01', 90) AS s(id, day, n)"
 
 CASES = [
@@ -81,6 +87,13 @@ CASES = [
     Case("update moves rows between partitions",
          "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET day = DATE'2030-01-01'", does="update", table=DAYS,
          source=ONE_DAY),
+    Case("another condition comes before one that raises for a partition",
+         f"{UPDATE} WHEN NOT MATCHED BY SOURCE AND {OLD_FILES} THEN DELETE", does="update, delete",
+         table=DAYS_AS_TEXTS, on="t.day = s.day", source="VALUES (2, 'files', '20240102') AS s(id, origin, day)"),
+    Case("another condition comes before one that raises for a partition, in ON, too",
+         f"{UPDATE} WHEN NOT MATCHED BY SOURCE AND {OLD_FILES} THEN DELETE", does="update, delete",
+         table=DAYS_AS_TEXTS, on=f"t.id = s.id AND {OLD_FILES}",
+         source="VALUES (2, 'files', '20240102') AS s(id, origin, day)"),
     Case("several source rows for one target row, delete the others", DROP, fails=AMBIGUOUS, source=DOUBLE),
     Case("several source rows, update the others", MARK, fails=AMBIGUOUS, source=DOUBLE),
     Case("several source rows, an unconditional delete beside", f"{DELETE} {DROP}", does="delete", source=DOUBLE),

@@ -18,25 +18,21 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import StartedMerge
 
-#: Error conditions for a text that is not a valid value of the type.
-_NO_SUCH_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW")
-
 
 def candidate_files(merge: StartedMerge, of_keys: Sequence[Column]) -> FileSet:
     """The files that may hold a row that the merge must look at; all files without predicates. They count as read.
 
-    Delta casts the texts of partition values as the session says, and may fail. Spark reads an invalid text, such as
-    the empty text of some writers, as NULL. So a merge must fail on an invalid text only by the predicates by which
-    Delta's own MERGE chooses files.
+    A predicate over partitions may raise an error for a file, as no other part of its condition is asked first:
+    ``t.origin = 'files' AND to_date(t.day, 'yyyyMMdd') < …``. Delta also casts the texts of partition values as the
+    session says, and may fail, where Spark reads an invalid text, such as the empty text of some writers, as NULL. So a
+    merge must fail only by the predicates by which Delta's own MERGE chooses files.
 
     :param of_keys: predicates over the target, all of which are true for every row that a source row matches.
     """
     files, predicates = merge.transaction.files, _predicates(merge, of_keys)
     try:
         return files.filter(predicates) if predicates else files.all()
-    except MergeExecutionError as error:
-        if error.condition not in _NO_SUCH_VALUE:
-            raise
+    except MergeExecutionError:
         if merge.clauses_of("not matched by source"):
             return files.all()  # then Delta's own MERGE reads all files
         if not of_keys:
