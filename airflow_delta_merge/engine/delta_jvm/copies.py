@@ -63,7 +63,7 @@ class CopyTerms:
     :param store: that file system, unless it is this machine's.
     :param codec: one of :data:`~airflow_delta_merge.engine.old_rows.parquet_copy.CODECS`.
     :param columns: physical names of the columns that each file must have.
-    :param may_have: physical names of optional columns: partition columns and those of change data.
+    :param may_have: physical names of optional columns: those of change data, and mostly partition columns.
     :param statistics: the statistics that each copy gets.
     :param by_executors: whether Spark's executors copy, because they are other processes than the driver.
     """
@@ -180,12 +180,12 @@ def terms_of_copies(gateway: Gateway, transaction: JavaObject) -> CopyTerms:
         as_java_writes=as_java_writes,
     )
     fields = json.loads(metadata["schemaString"])["fields"]
-    names = {str(each["metadata"].get(_PHYSICAL_NAME, each["name"])): each["name"] for each in fields}
-    columns = tuple(physical for physical, name in names.items() if name not in metadata["partitionColumns"])
+    names = {each["name"]: str(each["metadata"].get(_PHYSICAL_NAME, each["name"])) for each in fields}
+    partitions = metadata["partitionColumns"]
+    columns = tuple(physical for name, physical in names.items() if name not in partitions)
     if _PARTITIONS_IN_FILES in json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ()):
-        physical_names = {name: physical for physical, name in names.items()}
-        columns += tuple(physical_names[name] for name in metadata["partitionColumns"])
-    may_have = frozenset({*names, *_OF_CHANGE_DATA}.difference(columns))
+        columns += tuple(names[name] for name in partitions)  # Delta writes them last
+    may_have = frozenset({*names.values(), *_OF_CHANGE_DATA}.difference(columns))
     path = transaction.deltaLog().dataPath()
     store = None
     if not _is_on_this_machine(transaction):
