@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, quote, unquote
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from airflow_delta_merge.config import MergeTarget
-from airflow_delta_merge.identifiers import parse_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,12 +62,13 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         )
     if uri.netloc == _TABLE:
         path = path.lower()
+        parse_multipart(path.lstrip("/"))
     return uri._replace(netloc=uri.netloc or "file", path=quote(path, safe="/="), query="", fragment="")
 
 
 def _uri(target: MergeTarget) -> str:
     if target.table is not None:
-        name = ".".join(quote(part, safe="") for part in parse_multipart(target.table))
+        name = ".".join(quote(_written(part), safe="") for part in parse_multipart(target.table))
         return f"delta://{_TABLE}/{name.lower()}"
     assert target.path is not None
     if target.path.startswith("/"):
@@ -79,3 +80,8 @@ def _uri(target: MergeTarget) -> str:
         )
     scheme, rest = match["scheme"].lower(), quote(match["rest"].lstrip("/"), safe="/=")
     return f"delta://{_STORES.get(scheme, scheme)}/{rest}"
+
+
+def _written(part: str) -> str:
+    """A part of a table's name, in backticks where a dot in it would make two of it."""
+    return quote_identifier(part) if "." in part or "`" in part else part

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import MergeTarget
+from airflow_delta_merge.identifiers import parse_multipart
 
 #: Namespace of tables whose place is not known; in it they have the names by which Spark knows them.
 NAMED_TABLES = "delta://table"
@@ -23,7 +24,7 @@ def dataset_of_uri(uri: str) -> tuple[str, str]:
     if store == "file":
         return "file", path
     if store == "table":
-        return NAMED_TABLES, path.lstrip("/")
+        return NAMED_TABLES, ".".join(parse_multipart(path.lstrip("/")))
     authority, _, name = path.lstrip("/").partition("/")
     return f"{store}://{authority}", name or "/"
 

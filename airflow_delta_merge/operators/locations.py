@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from airflow.providers.common.compat.sdk import Asset, ObjectStoragePath
 
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import quote_identifier
+from airflow_delta_merge.identifiers import quote_name
 
 # Schemes that have another name in Spark.
 _SPARK_SCHEMES = {"s3": "s3a"}
@@ -56,7 +56,7 @@ def _table_of(asset: Asset) -> dict[str, str]:
         )
     parts = urlsplit(asset.uri)
     if parts.netloc == "table":
-        return {"table": ".".join(quote_identifier(unquote(part)) for part in parts.path.lstrip("/").split("."))}
+        return {"table": quote_name(unquote(parts.path).lstrip("/"))}
     path = unquote(parts.path)
     if parts.netloc == "file":
         return {"path": path}
