@@ -16,8 +16,12 @@ _SECRET_NAME = re.compile(
 )
 _MASK = "***"
 # In a text: name=value in the query of a URL, in a JDBC URL or in a connection string; and user:password@host.
-_NAME_AND_VALUE = re.compile(r"(?:^|[?&;])\s*([\w.-]+)\s*=\s*([^&;\s'\"`]+)")
+_NAME_AND_VALUE = re.compile(r"(?:^|[?&;])\s*([\w.-]+)\s*=\s*(\{(?:[^}]|\}\})*\}|[^&;\s'\"`]+)")
 _PASSWORD_OF_USER = re.compile(r"://[^/@:\s]*:([^/@\s]+)@")
+# In a JDBC URL also: Oracle's user/password@host, MySQL's (name=value,name=value) and DB2's :name=value.
+_PASSWORD_OF_ORACLE = re.compile(r"jdbc:oracle:\w+:[^/@\s]*/(\"[^\"]+\"|[^@\s]+)@")
+_JDBC_URL = re.compile(r"jdbc:[^\s'\"`]+")
+_NAME_AND_VALUE_OF_JDBC = re.compile(r"[(,:]([\w.-]+)=([^&;,()\s]+)")
 _NAME_IN_TEXT = re.compile(r"^(sig|pwd)$|signature$", re.IGNORECASE)
 _NO_SECRET_NAME = re.compile(r"(provider|type|class|enabled|impl|file|path|expiration|name)s?$", re.IGNORECASE)
 
@@ -71,8 +75,11 @@ def _is_secret(name: str) -> bool:
 
 
 def _secrets_in_text(text: str) -> Iterator[str]:
-    found = [value for name, value in _NAME_AND_VALUE.findall(text) if _is_secret(name) or _NAME_IN_TEXT.search(name)]
-    for value in [*found, *_PASSWORD_OF_USER.findall(text)]:
+    pairs = _NAME_AND_VALUE.findall(text)
+    pairs += [pair for url in _JDBC_URL.findall(text) for pair in _NAME_AND_VALUE_OF_JDBC.findall(url)]
+    found = [value for name, value in pairs if _is_secret(name) or _NAME_IN_TEXT.search(name)]
+    for value in [*found, *_PASSWORD_OF_USER.findall(text), *_PASSWORD_OF_ORACLE.findall(text)]:
         yield value
-        if (decoded := unquote(value)) != value:  # drivers may print it decoded
-            yield decoded
+        bare = value[1:-1].replace("}}", "}") if value.startswith("{") else value.strip('"')
+        # Drivers may print it without quotes, or decoded.
+        yield from (other for other in dict.fromkeys((bare, unquote(value))) if other not in ("", value))
