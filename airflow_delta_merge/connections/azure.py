@@ -7,7 +7,7 @@ signs in, and renews its tokens while a merge runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from airflow_delta_merge.connections.fields import ConnectionFields, mask
 
@@ -118,7 +118,7 @@ class _AzureConnection(ConnectionFields):
     def _account(self) -> str | None:
         """The storage account's name from the host, which may be a URL; else, with type ``wasb``, from the login."""
         host = self.connection.host or ""
-        name = (urlsplit(host).hostname or "" if "://" in host else host).partition(".")[0]
+        name = (self._url("host", host).hostname or "" if "://" in host else host).partition(".")[0]
         if not name and self.connection.conn_type == "wasb" and not self.text("tenant_id"):
             name = self.connection.login or ""
         return name or None
@@ -127,17 +127,23 @@ class _AzureConnection(ConnectionFields):
         parts = dict(part.partition("=")[::2] for part in text.split(";") if part.strip())
         account, key, token = (parts.get(name) for name in ("AccountName", "AccountKey", "SharedAccessSignature"))
         if not account:
-            account = (urlsplit(parts.get("BlobEndpoint", "")).hostname or "").partition(".")[0] or None
+            endpoint = self._url("BlobEndpoint", parts.get("BlobEndpoint", ""))
+            account = (endpoint.hostname or "").partition(".")[0] or None
         if key:
             return AzureAccess(account=account, account_key=key)
         if token:
             return self._of_sas_token(account, token)
         raise self.refused("has a connection_string with neither AccountKey nor SharedAccessSignature")
 
-    @staticmethod
-    def _of_sas_token(account: str | None, token: str) -> AzureAccess:
+    def _of_sas_token(self, account: str | None, token: str) -> AzureAccess:
         """Read a token, which may include its URL."""
         if token.startswith("https://"):
-            address = urlsplit(token)
+            address = self._url("sas_token", token)
             account, token = (address.hostname or "").partition(".")[0], address.query
         return AzureAccess(account=account, sas_token=token.removeprefix("?"))
+
+    def _url(self, name: str, text: str) -> SplitResult:
+        try:
+            return urlsplit(text)
+        except ValueError:  # without the error as cause, which may quote a token
+            raise self.refused(f"has a {name} that is not a valid URL. Correct it") from None

@@ -119,8 +119,10 @@ class _GoogleConnection(ConnectionFields):
         return {**key, "private_key": key["private_key"].replace("\\n", "\n")}  # as the provider does
 
     def _impersonated(self) -> str | None:
-        chain = self.value("impersonation_chain")
-        accounts = [each.strip() for each in chain.split(",")] if isinstance(chain, str) else list(chain or [])
+        chain = self.value("impersonation_chain") or []
+        accounts = [each.strip() for each in chain.split(",")] if isinstance(chain, str) else chain
+        if not isinstance(accounts, list):
+            raise self.refused("has an impersonation_chain that is neither a string nor a list")
         if len(accounts) > 1:
             raise self.refused("has an impersonation_chain of several accounts, but the driver supports only one")
         return str(accounts[0]) if accounts else None

@@ -45,7 +45,10 @@ class KubernetesAccess:
         )
         extra: dict[str, Any] = connection.extra_dejson
         values = {name: extra.get(name) or extra.get(f"{_OLD_PREFIX}{name}") or None for name in _FIELDS}
-        config = values["kube_config"]
+        config = values.pop("kube_config")
+        for name, value in values.items():
+            if value is not None and not isinstance(value, str):
+                raise SparkConnectionError(f"The connection {conn_id!r} has a {name} that is not a string.")
         return cls(
             namespace=values["namespace"],
             context=values["cluster_context"],
@@ -72,8 +75,8 @@ def own_address(master: str) -> str:
 
     :param master: such as ``k8s://https://kubernetes.internal:6443``.
     """
-    server = urlsplit(master.removeprefix("k8s://"))
     with suppress(OSError, ValueError):
+        server = urlsplit(master.removeprefix("k8s://"))
         address = (server.hostname or "", server.port or 443)
         family, kind, _, _, target = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as found:

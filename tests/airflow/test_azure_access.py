@@ -161,8 +161,23 @@ def test_the_options_for_deltalake(define: Define) -> None:
         ({"extra": {"connection_string": "AccountName=account"}}, "neither AccountKey nor SharedAccessSignature"),
         ({"extra": {"sas_token": 7}}, "has a sas_token that is not a string"),
         ({"extra": {"workload_identity_tenant_id": "of-us"}}, "but no managed_identity_client_id"),
+        ({"host": "https://[account"}, r"has a host that is not a valid URL\."),
+        ({"extra": {"sas_token": "https://[account/?sig=canary"}}, "has a sas_token that is not a valid URL"),
+        (
+            {"extra": {"connection_string": "BlobEndpoint=https://[account;AccountKey=canary"}},
+            "has a BlobEndpoint that is not a valid URL",
+        ),
     ],
-    ids=["another type", "no secret", "no secret in a connection string", "a token that is a number", "no client"],
+    ids=[
+        "another type",
+        "no secret",
+        "no secret in a connection string",
+        "a token that is a number",
+        "no client",
+        "a broken host",
+        "a broken URL of a token",
+        "a broken URL in a connection string",
+    ],
 )
 def test_what_is_refused(define: Define, parts: dict[str, Any], sentence: str) -> None:
     define(**parts)

@@ -91,6 +91,7 @@ def test_the_options_for_deltalake(define: Define) -> None:
         ({"keyfile_dict": KEY, "key_path": "/k.json"}, "both a keyfile_dict and a key_path"),
         ({"key_path": "/k.p12"}, r"key_path that is not a \.json file"),
         ({"impersonation_chain": ["a@b", "c@d"]}, "of several accounts"),
+        ({"impersonation_chain": 7}, "has an impersonation_chain that is neither a string nor a list"),
     ],
     ids=[
         "a secret manager",
@@ -100,6 +101,7 @@ def test_the_options_for_deltalake(define: Define) -> None:
         "two keys",
         "a key of another format",
         "a chain of accounts",
+        "a chain that is a number",
     ],
 )
 def test_what_is_refused(define: Define, extra: dict[str, Any], sentence: str) -> None:
