@@ -36,6 +36,6 @@ def with_missing_dates(context: Any) -> Any:
             f"{{{{ {name} | default(…) }}}}."
         )
         for name in _OF_LOGICAL_DATE
-        if name not in context
+        if context.get(name) is None  # also a run whose dates Airflow knows, but not its data interval
     }
     return {**context, **missing} if missing and "dag_run" in context else context

@@ -354,6 +354,17 @@ def test_a_date_that_the_run_lacks_is_no_empty_text(name: str) -> None:
     assert merge.source == "/in/2026-01-31-x.csv"
 
 
+def test_a_date_that_is_none_is_not_the_text_none() -> None:
+    """Airflow sets both ends of an interval wherever there is a logical date, also without an interval."""
+    context: Any = {"dag_run": SimpleNamespace(), "ds": "2026-01-31", "data_interval_start": None}
+    merge = operator(source="SELECT * FROM s WHERE at >= '{{ data_interval_start }}'", name="merge")
+    with pytest.raises(AirflowFailException, match="so data_interval_start has no value"):
+        merge.render_template_fields(context)
+    merge = operator(source="SELECT * FROM s WHERE at >= '{{ data_interval_start | default(ds) }}'", name="merge")
+    merge.render_template_fields(context)
+    assert merge.source == "SELECT * FROM s WHERE at >= '2026-01-31'"
+
+
 def test_the_statement_is_no_template() -> None:
     """Airflow renders the fields of a task again when it is resumed; what a run's values hold is never run."""
     merge, called = operator(on="target.id = '{{ x }}'", name="merge"), []
