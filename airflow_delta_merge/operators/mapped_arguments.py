@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 def arguments_of_tasks(operator: BaseOperator, context: Any) -> Collection[str]:
     """The names of a mapped operator's templated arguments that another task may have returned.
 
-    :raises MergeConfigError: when ``expand`` takes one of them from a task that returned None for it.
+    :raises MergeConfigError: when one of them is given by a task that returned None for it.
     """
     mapped, given = _mapped(operator)
     if isinstance(given, Mapping):
-        names = [name for name, value in given.items() if is_output(value)]
-        for name in names:
-            if getattr(operator, name, "") is None:
-                raise none_in_this_run(name)
-        return names
-    if _is_in_the_dag(given, context):
+        names = passed = [name for name, value in given.items() if is_output(value)]
+    elif _is_in_the_dag(given, context):
         return ()
-    return [name for name in operator.template_fields if name not in mapped.partial_kwargs]
+    else:
+        names = [name for name in operator.template_fields if name not in mapped.partial_kwargs]
+        # Not those that have their default.
+        passed = [name for name in getattr(operator, "_BaseOperator__init_kwargs", ()) if name in names]
+    for name in passed:
+        if getattr(operator, name, "") is None:
+            raise none_in_this_run(name)
+    return names
 
 
 def values_of_tasks(operator: Any, context: Any) -> set[int]:

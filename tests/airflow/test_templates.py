@@ -103,9 +103,14 @@ def test_a_native_template_of_none_removes_no_bound() -> None:
         rendered(native=True, variables={"params": {"where": None}}, pattern=pattern, **NO_UPSERT)
 
 
-def test_a_mapped_value_of_none_removes_no_bound(returned: list[Any]) -> None:
+@pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
+def test_a_mapped_value_of_none_removes_no_bound(by: str) -> None:
     with DAG("run", schedule=None):
-        mapped = DeltaMergeOperator.partial(task_id="merge", **GOOD).expand(window=upstream())
+        partial = DeltaMergeOperator.partial(task_id="merge", **GOOD)
+        if by == "expand":
+            mapped = partial.expand(window=upstream())
+        else:
+            mapped = partial.expand_kwargs(upstream() if by == "expand_kwargs" else [upstream()])
     with pytest.raises(AirflowFailException, match=r"^window was given"):
         _render_mapped(mapped, {"window": None})
 
