@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError, TemplateNotFound, Undefined, UndefinedError
 
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import INTERVAL, is_output, names_file
+from airflow_delta_merge.operators.arguments import INTERVAL, is_output, names_file, to_plain
 from airflow_delta_merge.operators.spark_options import APPLICATION_NAME
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Renderer:
         if isinstance(value, list):
             return [self._value((*path, place), part, of_task=of_task) for place, part in enumerate(value)]
         if is_output(value):
-            rendered = value.resolve(self.context)
+            rendered = to_plain(value.resolve(self.context))
         elif isinstance(value, str) and (not of_task or value in _OWN_TEMPLATES):
             rendered = self._text(path, value)
         else:

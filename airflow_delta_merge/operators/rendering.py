@@ -12,7 +12,7 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import names_file, window_template
 from airflow_delta_merge.operators.many_merges import with_window_templates
 from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
-from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME
+from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, check_options_of_a_run
 
 if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -46,6 +46,7 @@ def render_arguments(
     # What another task returned may leave the interval out.
     operator.window = renderer.render("window", window_template(operator.window), of_task=True)
     operator.merges = renderer.render("merges", with_window_templates(operator.merges), of_task=True)
+    check_options_of_a_run(operator)
     _check_rendered_conf(templates, operator.conf or {})
 
 

@@ -151,8 +151,23 @@ class SparkOptions(BaseOperator):
         )
 
 
+def check_options_of_a_run(operator: SparkOptions) -> None:
+    """Check the options that had no values while the DAG was parsed.
+
+    :raises MergeConfigError: when one has a wrong type, e.g. as another task returned a list.
+    """
+    for name in SparkOptions.template_fields:
+        value = getattr(operator, name)
+        if name == "conf":
+            _check_conf(value)
+        elif isinstance(value, (int, float)):
+            setattr(operator, name, str(value))
+        else:
+            _check_option(name, value)
+
+
 def _check_option(name: str, value: Any) -> None:
-    if value is None or (name in SparkOptions.template_fields and is_unknown(value)):
+    if (value is None and name != "conn_id") or (name in SparkOptions.template_fields and is_unknown(value)):
         return
     check_is_known(name, value)
     if name == "verbose":

@@ -109,6 +109,7 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
     [
         ({"jars": ["/a.jar"]}, r"^jars must be a string with commas, like \"a,b\", got \['/a.jar'\]\."),
         ({"packages": ["g:a:1"]}, "^packages must be a string with commas"),
+        ({"conn_id": None}, r"^conn_id must be a string, got None\."),
         ({"exclude_packages": ["g:a"]}, "^exclude_packages must be a string with commas"),
         ({"driver_memory": "{{ params.memory }}"}, "^driver_memory is not templated, so it can't be a template"),
         ({"engine": "{{ params.engine }}"}, "^engine is not templated"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -267,6 +268,42 @@ def test_values_that_a_function_is_mapped_over_are_no_templates() -> None:
     values = {"source": f"/in/{HOSTILE}", "target": {"a": HOSTILE}}
     rendered = _render_mapped(output.operator, {"op_kwargs": values}, called=lambda: seen.append("called"))
     assert (rendered.op_kwargs, seen) == (values, [])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("jars", ["/a.jar"], r"^jars must be a string with commas, like \"a,b\", got \['/a.jar'\]"),
+        ("conn_id", {"id": "x"}, "^conn_id must be a string"),
+        ("conf", ["a"], r"^conf\['spark.x'\] must be a string, a number or a bool, got \['a'\]"),
+    ],
+)
+def test_an_option_of_a_wrong_type_in_a_run_is_a_sentence(
+    option: str, value: Any, sentence: str, returned: list[Any]
+) -> None:
+    with DAG("run", schedule=None):
+        output = upstream()
+        merge = DeltaMergeOperator(task_id="m", **GOOD, **{option: {"spark.x": output} if option == "conf" else output})
+    returned[0] = value
+    with pytest.raises(AirflowFailException, match=sentence):
+        _render(merge, {})
+
+
+def test_a_number_that_a_task_returns_is_the_name_of_the_application(returned: list[Any]) -> None:
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="m", **GOOD, name=upstream())
+    returned[0] = 20260131
+    assert _render(merge, {}).name == "20260131"
+
+
+def test_the_outputs_of_a_mapped_task_are_a_list(returned: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow gives a sequence of its own, in which no secret was looked for."""
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="m", **{**GOOD, "source": upstream()})
+    returned[0] = UserList(["wasbs://in@a/day.csv?sig=canary"])
+    assert (_render(merge, {}).source, masked) == (["wasbs://in@a/day.csv?sig=canary"], ["canary"])
 
 
 def test_the_type_of_an_output_is_that_of_airflow() -> None:
