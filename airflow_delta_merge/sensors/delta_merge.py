@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -22,9 +21,14 @@ from airflow_delta_merge.contract.identity import application_id
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history.awaited import RecordedMerge
-from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
-from airflow_delta_merge.sensors.table_log import TableLogSensor, whole_number
+from airflow_delta_merge.sensors.table_log import (
+    TableLogSensor,
+    checked_dict,
+    checked_number,
+    checked_text,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -142,24 +146,26 @@ class DeltaMergeSensor(TableLogSensor):
             raise ValueError("execution_delta, execution_date_fn and external_run_id exclude each other. Set only one.")
         if condition is not None and not callable(condition):
             raise ValueError(f"condition must be a callable that takes the MergeResult, got {condition!r}.")
+        if execution_delta is not None and not isinstance(execution_delta, timedelta):
+            raise ValueError(f"execution_delta must be a timedelta, got {execution_delta!r:.80}.")
+        if execution_date_fn is not None and not callable(execution_date_fn):
+            raise ValueError(f"execution_date_fn must be a callable that takes a date, got {execution_date_fn!r:.80}.")
         moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id, path)
         if external_task_id == self.task_id and all(given is None for given in moments):
             raise ValueError(
                 f"The sensor {self.task_id!r} waits for itself. Set external_task_id to the task that merges."
             )
-        if isinstance(map_index, str) and not (is_template(map_index) or re.search(r"\d", map_index)):
-            raise ValueError(f"map_index must be a whole number or a template of one, got {map_index!r}.")
-        self.external_task_id = external_task_id
+        self.external_task_id = checked_text("external_task_id", external_task_id)
         self.external_dag_id = external_dag_id
-        self.map_index = map_index
+        self.map_index = checked_number("map_index", map_index)
         self.at_least = _check_bounds("at_least", at_least)
         self.at_most = _check_bounds("at_most", at_most)
         self.condition = condition
         self.execution_delta = execution_delta
         self.execution_date_fn = execution_date_fn
         self.external_run_id = external_run_id
-        self.path = path
-        self.storage_options = dict(storage_options or {})
+        self.path = None if path is None else checked_text("path", path)
+        self.storage_options = checked_dict("storage_options", storage_options)
         self.aws_conn_id = aws_conn_id
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_delta_merge.history.awaited import TableCondition, moment
-from airflow_delta_merge.operators.templates import is_template
-from airflow_delta_merge.sensors.table_log import TableLogSensor, whole_number
+from airflow_delta_merge.operators.arguments import is_unknown
+from airflow_delta_merge.sensors.table_log import (
+    TableLogSensor,
+    checked_dict,
+    checked_number,
+    checked_text,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -47,6 +53,7 @@ class DeltaTableSensor(TableLogSensor):
         "storage_options",
     )
     texts = ("path", "updated_since")
+    dicts = ("partition", "storage_options")
     ui_color = "#c9f0c9"
 
     def __init__(
@@ -64,19 +71,17 @@ class DeltaTableSensor(TableLogSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.path = path
-        self.version = version
+        self.path = checked_text("path", path)
+        self.version = checked_number("version", version)
         self.updated_since = updated_since
-        self.partition = dict(partition or {})
-        self.storage_options = dict(storage_options or {})
+        self.partition = checked_dict("partition", partition)
+        self.storage_options = checked_dict("storage_options", storage_options)
         self.aws_conn_id = aws_conn_id
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
-        if isinstance(version, str) and not version.isdecimal() and not is_template(version):
-            raise ValueError(f"version must be a whole number or a template of one, got {version!r}.")
-        if updated_since is not None and not is_template(updated_since):
-            moment(updated_since)
+        if updated_since is not None and not is_unknown(updated_since):
+            moment(str(updated_since))
 
     def _condition(self) -> TableCondition:
         return TableCondition(

@@ -18,6 +18,7 @@ from jinja2 import UndefinedError
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import TableLogError
+from airflow_delta_merge.operators.arguments import is_unknown, to_plain
 from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class TableLogSensor(BaseSensorOperator):
 
     #: Arguments that are texts, also if the DAG renders templates as Python's values: a date, or an id of digits.
     texts: ClassVar[Sequence[str]]
+    #: Arguments that are dicts.
+    dicts: ClassVar[Sequence[str]] = ("storage_options",)
 
     deferrable: bool
     storage_options: dict[str, str]
@@ -85,8 +88,46 @@ class TableLogSensor(BaseSensorOperator):
         for name in self.texts:
             if (value := getattr(self, name)) is not None:
                 setattr(self, name, str(value))
+        for name in self.dicts:
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise AirflowFailException(f"{name} must be a dict, but is {value!r:.80} in this run. Correct it.")
         self.storage_options = {name: option_text(value) for name, value in self.storage_options.items()}
         mask_secrets(self.storage_options)
+
+
+def checked_text(argument: str, value: Any) -> Any:
+    """An argument that is a text or a path, or that only the run knows.
+
+    :raises ValueError: when it is something else, or empty.
+    """
+    value = to_plain(value)
+    if not is_unknown(value) and (not isinstance(value, str) or not value.strip()):
+        raise ValueError(f"{argument} must be a string that is not empty, got {value!r:.80}.")
+    return value
+
+
+def checked_dict(argument: str, value: Any) -> Any:
+    """An argument that is a dict, an empty one for None, or that only the run knows.
+
+    :raises ValueError: when it is something else.
+    """
+    if is_unknown(value):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"{argument} must be a dict of names and values, got {value!r:.80}.")
+    return dict(value or {})
+
+
+def checked_number(argument: str, value: Any) -> Any:
+    """An argument that is a whole number, also as text, or None, or that only the run knows.
+
+    :raises ValueError: when it is something else.
+    """
+    is_number = type(value) is int or (isinstance(value, str) and value.isdecimal())
+    if value is not None and not is_unknown(value) and not is_number:
+        raise ValueError(f"{argument} must be a whole number or a template of one, got {value!r:.80}.")
+    return value
 
 
 def whole_number(argument: str, value: int | str | None) -> int | None:

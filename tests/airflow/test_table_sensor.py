@@ -22,12 +22,12 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from airflow_delta_merge.exceptions import TableLogError
-from airflow_delta_merge.history.awaited import TableCondition
+from airflow_delta_merge.history.awaited import TableCondition, moment
 from airflow_delta_merge.history.log_reader import PAUSES_SECONDS
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
@@ -155,13 +155,48 @@ def test_a_table_without_partitions_has_none_to_wait_for(tmp_path: Path) -> None
     ("arguments", "sentence"),
     [
         ({"updated_since": "yesterday"}, "no moment like"),
+        ({"updated_since": 5}, "no moment like"),
         ({"version": "latest"}, "whole number"),
+        ({"version": 1.5}, "whole number"),
+        ({"version": True}, "whole number"),
+        ({"path": None}, "path must be a string that is not empty, got None"),
+        ({"path": ["/t"]}, "path must be a string"),
+        ({"partition": "day=2026-01-01"}, "partition must be a dict of names and values, got 'day=2026-01-01'"),
+        ({"storage_options": ["x"]}, "storage_options must be a dict"),
     ],
     ids=readable,
 )
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        DeltaTableSensor(task_id="wait", path="/t", **arguments)
+        DeltaTableSensor(**{"task_id": "wait", "path": "/t", **arguments})
+
+
+@pytest.mark.parametrize("name", DeltaTableSensor.template_fields)
+def test_another_task_may_return_each_argument(name: str) -> None:
+    """Some were read while the DAG was parsed, where an output is neither a dict nor a moment."""
+    with DAG("waiting", schedule=None):
+
+        @task
+        def upstream() -> None: ...
+
+        waiting = DeltaTableSensor(**{"task_id": "wait", "path": "/t", name: upstream()})
+    assert waiting.upstream_task_ids == {"upstream"}
+
+
+@pytest.mark.parametrize("name", ["partition", "storage_options"])
+def test_what_is_no_dict_in_a_run_fails_without_retries(name: str) -> None:
+    with DAG("waiting", schedule=None):
+        waiting = DeltaTableSensor(**{"task_id": "wait", "path": "/t", name: "{{ params.given }}"})
+    with pytest.raises(AirflowFailException, match=f"{name} must be a dict, but is 'day' in this run"):
+        waiting.render_template_fields({"params": {"given": "day"}})
+
+
+def test_a_moment_and_a_path_may_be_values_of_python() -> None:
+    since = datetime(2026, 1, 31, tzinfo=UTC)
+    waiting = DeltaTableSensor(task_id="wait", path=Path("/t"), updated_since=since)  # type: ignore[arg-type]
+    waiting.render_template_fields({})
+    condition = waiting._condition()
+    assert (condition.path, moment(condition.updated_since or "")) == ("/t", since)
 
 
 def test_templates_are_taken_as_they_are_at_parse() -> None:
