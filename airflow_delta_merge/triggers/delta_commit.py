@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
     :param poke_interval: seconds between two checks.
     :param ignore_operations: operations in the table's history whose commits are ignored; by default those that don't
         change rows.
-    :raises ValueError: for a secret in ``storage_options``.
+    :raises ValueError: for a secret in ``storage_options``, and for values of other types.
     """
 
     def __init__(
@@ -64,20 +65,21 @@ class DeltaCommitTrigger(BaseEventTrigger):
         ignore_operations: Sequence[str] = MAINTENANCE,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        _check(path, storage_options, poke_interval)
         if secrets := holds_secrets(storage_options or {}):
             raise ValueError(
                 f"storage_options of a watcher contain {', '.join(secrets)}, which Airflow would store in plain text "
                 "with the DAG. Remove it, and set it in the triggerer's environment."
             )
         self.table = StoredTable(
-            path=path,
+            path=str(path),
             storage_options=dict(storage_options or {}),
             aws_conn_id=aws_conn_id,
             azure_conn_id=azure_conn_id,
             gcp_conn_id=gcp_conn_id,
         )
         self.poke_interval = poke_interval
-        self.ignore_operations = list(ignore_operations)
+        self.ignore_operations = [ignore_operations] if isinstance(ignore_operations, str) else list(ignore_operations)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__qualname__}", {
@@ -160,3 +162,13 @@ class DeltaCommitTrigger(BaseEventTrigger):
             )
             return False
         return True
+
+
+def _check(path: object, storage_options: object, poke_interval: object) -> None:
+    """Check arguments whose faults would show only in the triggerer's log."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path).strip() or "{{" in str(path):
+        raise ValueError(f"path of a watcher must be a table's folder or URI, without templates, got {path!r:.80}.")
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ValueError("storage_options of a watcher must be a dict of names and values.")
+    if not isinstance(poke_interval, (int, float)) or not poke_interval > 0:
+        raise ValueError(f"poke_interval of a watcher must be a number of seconds above 0, got {poke_interval!r:.80}.")

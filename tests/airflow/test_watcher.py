@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.history.awaited import StoredTable, commits_after
 from airflow_delta_merge.triggers.delta_commit import DeltaCommitTrigger
+from tests.readable_ids import readable
 
 PATIENCE_SECONDS = 60
 
@@ -255,6 +256,28 @@ def test_commits_that_the_log_no_longer_has_are_unknown(path: str, monkeypatch: 
 def test_no_secret_gets_into_a_dag() -> None:
     with pytest.raises(ValueError, match="contain AWS_SECRET_ACCESS_KEY, which Airflow would store in plain text"):
         DeltaCommitTrigger(path="/t", storage_options={"AWS_REGION": "eu", "AWS_SECRET_ACCESS_KEY": "x"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"path": None}, "path of a watcher must be a table's folder or URI, without templates, got None"),
+        ({"path": "{{ var.value.lake }}/t"}, "without templates"),
+        ({"storage_options": ["x"]}, "must be a dict"),
+        ({"poke_interval": "60"}, "poke_interval of a watcher must be a number of seconds above 0, got '60'"),
+        ({"poke_interval": 0}, "above 0"),
+    ],
+    ids=readable,
+)
+def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
+    """Airflow itself shows what is wrong with a trigger only in the triggerer's log."""
+    with pytest.raises(ValueError, match=sentence):
+        DeltaCommitTrigger(**{"path": "/t", **arguments})
+
+
+def test_a_path_and_a_single_operation_are_stored_as_texts() -> None:
+    _, stored = DeltaCommitTrigger(path=Path("/t"), ignore_operations="OPTIMIZE").serialize()  # type: ignore[arg-type]
+    assert (stored["path"], stored["ignore_operations"]) == ("/t", ["OPTIMIZE"])
 
 
 def test_a_watched_asset_is_the_same_asset() -> None:
