@@ -27,6 +27,8 @@ GUARDED_COUNTS = (
     "deleted_fraction",
     "inserted_fraction",
 )
+# A merge may insert more rows than there are, but not update or delete more.
+_AT_MOST_1 = ("updated_fraction", "deleted_fraction")
 _ON_EMPTY_SOURCE = ("merge", "skip", "fail")
 
 
@@ -96,4 +98,9 @@ def _bound(name: Any, value: Any) -> str:
         number = -1.0
     if isinstance(value, bool) or not 0 <= number < math.inf:
         raise MergeConfigError(f"fail_if[{name!r}] must be a number ≥ 0, got {value!r}.")
+    if name in _AT_MOST_1 and number > 1:
+        raise MergeConfigError(
+            f"fail_if[{name!r}] is a fraction of the target's rows, which {value} is above. Write {number:g} % as "
+            f"{number / 100:g}."
+        )
     return f"{name} > {int(number) if number.is_integer() else number}"

@@ -28,8 +28,8 @@ _NEEDED = ("target", "source", "on", "clauses")
 _OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
 # What stands for parts of a JDBC source whose values only the run knows.
 _STAND_INS_OF_JDBC = {"num_partitions": 2, "fetch_size": 1}
-# Whole days in any zone.
-_SOME_DAY = {"start": "2000-01-01", "end": "2000-01-02"}
+# Whole days in any zone, around each window.
+_ALL_DAYS = {"start": "0001-01-03", "end": "9999-12-29"}
 
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -122,13 +122,11 @@ def _known_jdbc(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_window(window: Any) -> Any:
-    """The window without what only the run knows; then it is some day."""
+    """The window, in which days that are always earlier or later stand for what only the run knows."""
     if not isinstance(window, Mapping):
         return None if is_output(window) else window
     known = {name: value for name, value in window.items() if not is_unknown(value)}
-    if not {"start", "end"} <= known.keys():
-        known |= _SOME_DAY
-    return {"column": "template", **known}
+    return {"column": "template", **_ALL_DAYS, **known}
 
 
 def _known_statement(sql: Any) -> Any:

@@ -80,10 +80,13 @@ CREATE_TABLES = st.builds(
     cluster_by=st.lists(COLUMNS, max_size=2).map(tuple),
     properties=st.dictionaries(NAME_PARTS, NAME_PARTS, max_size=2),
 )
+AT_MOST_1 = ("updated_fraction", "deleted_fraction")
+BOUNDLESS = [name for name in GUARDED_COUNTS if name not in AT_MOST_1]
 GUARDS = st.builds(
     MergeGuards,
     fail_if=st.lists(CONDITIONS, max_size=2).map(tuple)
-    | st.dictionaries(st.sampled_from(GUARDED_COUNTS), st.floats(0, 1e9) | st.integers(0, 10**9), max_size=2),
+    | st.dictionaries(st.sampled_from(BOUNDLESS), st.floats(0, 1e9) | st.integers(0, 10**9), max_size=2)
+    | st.dictionaries(st.sampled_from(AT_MOST_1), st.floats(0, 1) | st.integers(0, 1), max_size=2),
     on_empty_source=st.sampled_from(["merge", "skip", "fail"]),
     expect_source=st.none()
     | st.builds(
