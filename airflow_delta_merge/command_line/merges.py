@@ -21,7 +21,10 @@ from airflow_delta_merge.contract.identity import APPLICATION_ID_LENGTH, MergeId
 from airflow_delta_merge.exceptions import ConfigFileError, MergeExecutionError
 
 if TYPE_CHECKING:
+    from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
+
+log = logging.getLogger(__name__)
 
 #: A connection that exists only in this process: Spark on this machine, without Airflow's database.
 _THIS_MACHINE = "delta_merge_of_this_command"
@@ -99,9 +102,22 @@ def _planned(hook: DeltaMergeHook, configs: Sequence[MergeConfig | MergeStatemen
 
 def _run(hook: DeltaMergeHook, configs: Sequence[MergeConfig | MergeStatement]) -> list[dict[str, Any] | None]:
     if len(configs) == 1:
-        return [_with_our_errors(hook.merge, configs[0], identity=_identity()).to_dict()]
+        return [_run_alone(hook, configs[0])]
     results = _with_our_errors(hook.merge_all, configs, identity=_identity())
     return [None if result is None else result.to_dict() for result in results]
+
+
+def _run_alone(hook: DeltaMergeHook, config: MergeConfig | MergeStatement) -> dict[str, Any] | None:
+    try:
+        result: MergeResult = _with_our_errors(hook.merge, config, identity=_identity())
+    except MergeExecutionError as error:
+        from airflow_delta_merge.exceptions import EmptySourceException
+
+        if config.guards.on_empty_source == "skip" and isinstance(error.__cause__, EmptySourceException):
+            log.info("Skipped: %s", error)
+            return None
+        raise
+    return result.to_dict()
 
 
 def _with_our_errors(call: Any, *arguments: Any, **named: Any) -> Any:

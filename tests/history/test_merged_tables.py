@@ -145,7 +145,13 @@ def test_a_merge_by_a_config_file_is_planned_run_and_listed(tmp_path: Path, monk
     assert (plan["num_updated_rows"], plan["num_inserted_rows"]) == (5, 0)
     assert read_history(str(target)).table.version == 1
 
-    config.write_text(config.read_text().replace("on: [id]", "on: [nobody]"))
+    text = config.read_text()
+    config.write_text(text.replace("range(5)", "range(0)") + "guards: {on_empty_source: skip}\n")
+    skipped = run("run", config)
+    assert (skipped.returncode, skipped.stdout) == (0, "null\n"), skipped.stderr
+    assert "Skipped: " in skipped.stderr.splitlines()[-1]
+
+    config.write_text(text.replace("on: [id]", "on: [nobody]"))
     failed = run("run", config)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "nobody" in failed.stderr.splitlines()[-1]
