@@ -72,7 +72,7 @@ def _storage_options(options: argparse.Namespace) -> dict[str, str]:
 
 def _of_file(path: str) -> dict[str, str]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise StorageOptionsError(f"The storage options in {path} can't be read: {error.strerror}.") from error
     except ValueError as error:

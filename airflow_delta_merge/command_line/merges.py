@@ -54,7 +54,7 @@ def read_config(path: Path) -> Sequence[MergeConfig | MergeStatement]:
     :raises MergeConfigError: when it describes no merge.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigFileError(f"The merge config {path} can't be read: {error}.") from error
     if path.suffix.lower() in (".yaml", ".yml"):
@@ -79,6 +79,8 @@ def _json_of_yaml(path: Path, text: str) -> str:
     except yaml.YAMLError as error:
         (what, *_) = str(error).splitlines()
         raise ConfigFileError(f"The merge config {path} is not YAML: {what}.") from error
+    except (TypeError, ValueError) as error:  # bytes, a set, or what contains itself
+        raise ConfigFileError(f"The merge config {path} has a value that JSON doesn't have: {error}.") from error
 
 
 def _is_yaml_1_1(first: str, tag: str) -> bool:

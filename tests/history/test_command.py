@@ -134,6 +134,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
         (["plan", "{tmp}/no.yaml"], 1, r"The merge config .* can't be read"),
         (["history"], 2, r"required: table"),
         (["history", "{table}", "--limit", "0"], 2, r"must be at least 1, got 0"),
+        (["history", "{table}", "--limit", "all"], 2, r"must be at least 1, got all"),
         (["history", "{table}", "--output", "page.png"], 2, r"must end with \.html"),
         (["show", "{table}", "newest"], 2, r"invalid int value"),
         (["forget", "{table}"], 2, r"invalid choice"),
@@ -141,7 +142,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
     ],
     ids=[
         "no table", "no such version", "no folder for the page", "no storage options", "no config",
-        "no argument", "no commits", "a picture", "no number", "no such command", "no command",
+        "no argument", "no commits", "a word for commits", "a picture", "no number", "no such command", "no command",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_a_sentence(
@@ -197,8 +198,9 @@ CONFIG = MergeConfig(target="/lake/t", source="/in/2026-01-31.parquet", on=["id"
     ids=["JSON", "JSON is YAML", "YAML, whose on is no truth value"],
 )
 def test_a_config_is_read_from_json_or_yaml(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    assert read_config(tmp_path / name) == [CONFIG]
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / name).write_text(text, encoding=encoding)
+        assert read_config(tmp_path / name) == [CONFIG]
 
 
 def test_a_config_of_several_merges_and_one_of_a_statement(tmp_path: Path) -> None:
@@ -214,6 +216,10 @@ def test_a_config_that_is_none_is_refused(tmp_path: Path) -> None:
     path.write_text("target: [")
     with pytest.raises(ConfigFileError, match="is not YAML"):
         read_config(path)
+    for text in ("target: !!binary aGk=", "target: !!set {a}", "on: &keys [*keys]"):
+        path.write_text(text)
+        with pytest.raises(ConfigFileError, match="has a value that JSON doesn't have"):
+            read_config(path)
     path.write_text("target: /lake/t\n")
     with pytest.raises(MergeConfigError, match="lacks: source, on, clauses"):
         read_config(path)
