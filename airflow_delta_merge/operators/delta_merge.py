@@ -46,7 +46,8 @@ from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
 from airflow_delta_merge.operators.parse_checks import check_arguments
 from airflow_delta_merge.operators.renderer import Renderer
 from airflow_delta_merge.operators.rendering import read_template_files, render_arguments
-from airflow_delta_merge.operators.spark_options import SparkOptions
+from airflow_delta_merge.operators.shared_arguments import check_shared_arguments
+from airflow_delta_merge.operators.spark_options import SparkOptions, check_spark_options
 from airflow_delta_merge.operators.stopped_merges import guards_kept, skipped_if_empty
 from airflow_delta_merge.operators.task_links import (
     keep_history_page,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.sdk import Asset, BaseOperatorLink, Context, ObjectStoragePath
     from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_delta_merge.contract.lineage import ColumnLineage
     from airflow_delta_merge.contract.result import MergeResult
@@ -224,8 +226,6 @@ class DeltaMergeOperator(SparkOptions):
         deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        if asset_events not in ("on_commit", "always", "never"):
-            raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {asset_events!r}.")
         super().__init__(**kwargs)
         if asset_events != "never":
             self.outlets = [*self.outlets, MERGED_TABLES]
@@ -262,15 +262,18 @@ class DeltaMergeOperator(SparkOptions):
         self.statement: str | None = None
         self._is_rendered = False
         self._is_killed = False
-        for name in _NOT_TEMPLATED:
-            check_is_known(name, getattr(self, name))
-        for name in ("exactly_once", "deferrable"):
-            require_bool(getattr(self, name), name)
+        _check_options(vars(self))
         self._check_at_parse()
         if self.merges is not None and self.multiple_outputs:
             raise MergeConfigError("multiple_outputs is not available with merges, which return a list. Remove it.")
-        if not isinstance(max_commit_attempts, int) or max_commit_attempts < 1:
-            raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {max_commit_attempts!r}.")
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """Check the arguments that mapped tasks share; Airflow makes the tasks themselves only in a run."""
+        check_spark_options(kwargs)
+        _check_options(kwargs)
+        check_shared_arguments(kwargs)
+        return super().partial(**kwargs)
 
     def _check_at_parse(self) -> None:
         if self.merges is None:
@@ -493,3 +496,16 @@ class DeltaMergeOperator(SparkOptions):
         self._is_killed = True
         if "hook" in self.__dict__:
             self.hook.on_kill()
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Check the task's own options and what isn't templated, of those that are given."""
+    for name in _NOT_TEMPLATED:
+        check_is_known(name, given.get(name))
+    for name in ("exactly_once", "deferrable"):
+        require_bool(given.get(name, True), name)
+    events, attempts = given.get("asset_events", "never"), given.get("max_commit_attempts", 1)
+    if events not in ("on_commit", "always", "never"):
+        raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {events!r}.")
+    if not isinstance(attempts, int) or attempts < 1:
+        raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}.")

@@ -67,6 +67,12 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     _check_at_parse(arguments)
 
 
+def stand_ins_beside(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands for the arguments that a merge needs beside these."""
+    needed = () if "sql" in given else _NEEDED[:2] if "pattern" in given else _NEEDED
+    return {name: _STAND_INS[name] for name in needed}
+
+
 def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, cause: str) -> None:
     given = [name for name, nothing in parts.items() if arguments[name] != nothing]
     if given:

@@ -120,9 +120,7 @@ class SparkOptions(BaseOperator):
         self.spark_binary = spark_binary
         self.keep_warm = keep_warm
         self.verbose = verbose
-        for option in (*_TEXTS, *_NUMBERS, "keep_warm", "verbose"):
-            _check_option(option, getattr(self, option))
-        _check_conf(self.conf)
+        check_spark_options(vars(self))
 
     @cached_property
     def hook(self) -> DeltaMergeHook:
@@ -149,6 +147,17 @@ class SparkOptions(BaseOperator):
             keep_warm=self.keep_warm,
             verbose=self.verbose,
         )
+
+
+def check_spark_options(given: Mapping[str, Any]) -> None:
+    """Check the options of Spark while the DAG is parsed, of those that are given.
+
+    :raises MergeConfigError: when one has a wrong type.
+    """
+    for option in (*_TEXTS, *_NUMBERS, "keep_warm", "verbose"):
+        if option in given:
+            _check_option(option, given[option])
+    _check_conf(to_plain(given.get("conf")))
 
 
 def check_options_of_a_run(operator: SparkOptions) -> None:

@@ -32,7 +32,7 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.description import announce, describe, readable_statement
 from airflow_delta_merge.operators.task_identity import merge_identity
-from airflow_delta_merge.patterns import Scd2
+from airflow_delta_merge.patterns import Scd2, Upsert
 from tests.readable_ids import readable
 
 SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
@@ -302,6 +302,47 @@ def test_output_of_an_upstream_task_is_accepted_anywhere() -> None:
             clauses=[when_matched_delete().to_dict() | {"condition": upstream.output["condition"]}],
         )
     assert merge.upstream_task_ids == {"up"}
+
+
+@pytest.mark.parametrize(
+    ("shared", "sentence"),
+    [
+        ({"on": "id"}, r"use on=\['id'\]"),
+        ({"clauses": ["update"]}, "is not a clause"),
+        ({"target": {"name": "t"}}, "target has unknown keys: name"),
+        ({"pattern": {"pattern": "upsrt", "keys": ["id"]}}, "no pattern 'upsrt'"),
+        ({"pattern": Upsert(keys=("id",)), "on": ["id"]}, "Remove on, or remove pattern"),
+        ({"sql": "MERGE INTO t USING s", "target": "t"}, "Remove target, or remove sql"),
+        ({"window": {"column": "at", "timezone": "Berlin"}}, "no timezone 'Berlin'"),
+        ({"merges": [GOOD], "target": "t"}, "merges can't be combined with target"),
+        ({"driver_memory": 2}, "driver_memory must be a string"),
+        ({"conf": {"fs.s3a.endpoint": "x"}}, "which Spark ignores"),
+        ({"conn_id": None}, "conn_id must be a string"),
+        ({"deferrable": "no"}, "deferrable must be True or False"),
+        ({"asset_events": "commit"}, "asset_events must be one of"),
+        ({"max_commit_attempts": 0}, "whole number ≥ 1"),
+    ],
+    ids=readable,
+)
+def test_what_mapped_tasks_share_is_checked_at_parse(shared: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MergeConfigError, match=sentence):
+        DeltaMergeOperator.partial(task_id="merge", **shared)
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {},
+        {"null_safe": True, "source_dedupe": "at", "expect_source": {"unique": ["id"]}, "null_keys": "fail"},
+        {"on": None, "window": "day", "target": "{{ params.t }}", "clauses": (each for each in GOOD["clauses"])},
+        {"pattern": Upsert(keys=("id",)), "target": delta_asset("/t")},
+        {"sql": "{{ params.sql }}", "fail_if": {"num_deleted_rows": 5}},
+        {"merges": [GOOD], "keep_warm": 60},
+        {"fail_if": {"deleted_fraction": "{{ params.most }}"}, "conf": {"spark.x": "y"}, "pool": "spark"},
+    ],
+)
+def test_what_mapped_tasks_share_may_leave_the_rest_open(shared: dict[str, Any]) -> None:
+    assert DeltaMergeOperator.partial(task_id="merge", **shared).kwargs.items() >= shared.items()
 
 
 def test_positional_arguments_are_refused() -> None:
