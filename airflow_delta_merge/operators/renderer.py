@@ -7,6 +7,8 @@ Python literal and take the quotes off ``'closed'``, and any text that ends in `
 from __future__ import annotations
 
 import copy
+import logging
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
 _OWN_TEMPLATES = frozenset({*INTERVAL.values(), APPLICATION_NAME})
 # What a single expression gives that is a text in SQL, a path or a name; other values stay what they are.
 _TEXTS = (str, Number, date, time, timedelta, Undefined)
+# A template that is one or several expressions and nothing else.
+_EXPRESSION = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
 #: The arguments that may name a file with their content, also inside ``merges``.
 IN_FILES = ("sql", "source")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,11 @@ class Renderer:
             ) from error
         except TemplateError as error:
             raise MergeConfigError(f"{name} is not a valid template: {error}. Correct it.") from error
+        except MergeConfigError:
+            raise
+        except Exception:  # of an expression, or of Airflow, which may not answer now
+            log.error("%s could not be rendered.", name)
+            raise
 
     def _value(self, path: tuple[Any, ...], value: Any, *, of_task: bool) -> Any:
         of_task = of_task or id(value) in self.seen_oids
@@ -74,6 +85,8 @@ class Renderer:
             rendered = to_plain(value.resolve(self.context))
         elif isinstance(value, str) and (not of_task or value in _OWN_TEMPLATES):
             rendered = self._text(path, value)
+            if rendered == "None" and _EXPRESSION.fullmatch(value):  # as a template that isn't native writes None
+                rendered = None
         else:
             return value
         if rendered is None:

@@ -87,6 +87,8 @@ class TableLogSensor(BaseSensorOperator):
             raise AirflowFailException(str(error)) from error
         for name in self.texts:
             if (value := getattr(self, name)) is not None:
+                if str(value) == "None":
+                    raise AirflowFailException(f"The value of {name} in this run is None. Correct its template.")
                 setattr(self, name, str(value))
         for name in self.dicts:
             value = getattr(self, name)

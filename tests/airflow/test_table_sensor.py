@@ -191,6 +191,13 @@ def test_what_is_no_dict_in_a_run_fails_without_retries(name: str) -> None:
         waiting.render_template_fields({"params": {"given": "day"}})
 
 
+def test_a_path_of_none_in_a_run_is_no_table_to_wait_for() -> None:
+    with DAG("waiting", schedule=None):
+        waiting = DeltaTableSensor(task_id="wait", path="{{ params.given }}")
+    with pytest.raises(AirflowFailException, match="value of path in this run is None"):
+        waiting.render_template_fields({"params": {"given": None}})
+
+
 def test_a_moment_and_a_path_may_be_values_of_python() -> None:
     since = datetime(2026, 1, 31, tzinfo=UTC)
     waiting = DeltaTableSensor(task_id="wait", path=Path("/t"), updated_since=since)  # type: ignore[arg-type]

@@ -98,10 +98,25 @@ def test_an_output_of_none_removes_no_bound(parts: Any, place: str, returned: li
         _render(merge, {})
 
 
-def test_a_native_template_of_none_removes_no_bound() -> None:
+@pytest.mark.parametrize("native", [False, True], ids=["texts", "native"])
+def test_a_template_of_none_removes_no_bound(native: bool) -> None:
     pattern = Sync(keys=("id",), where="{{ params.where }}")
     with pytest.raises(AirflowFailException, match=r"^pattern\.where was given, but its value in this run is None"):
-        rendered(native=True, variables={"params": {"where": None}}, pattern=pattern, **NO_UPSERT)
+        rendered(native=native, variables={"params": {"where": None}}, pattern=pattern, **NO_UPSERT)
+
+
+def test_a_template_of_none_is_no_table_of_that_name() -> None:
+    """With create_table, the merge of a task that returned nothing would make one."""
+    ti = SimpleNamespace(dag_id="run", task_id="merge", map_index=0, xcom_pull=lambda _: None)
+    with pytest.raises(AirflowFailException, match=r"^target was given, but its value in this run is None"):
+        rendered(variables={"ti": ti}, target="{{ ti.xcom_pull('up') }}", create_table=True)
+    assert rendered(target="{{ 'None' }}_of_all").target == "None_of_all"
+
+
+def test_an_error_of_an_expression_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ZeroDivisionError):
+        rendered(source="SELECT {{ 1 / 0 }} AS id")
+    assert caplog.messages[-1] == "source could not be rendered."
 
 
 @pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
