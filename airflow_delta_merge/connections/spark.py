@@ -107,6 +107,11 @@ class ConnectionSettings:
         :raises SparkConnectionError: when the extra has unknown or invalid fields.
         """
         extra = connection.extra_dejson
+        if extra.get("deploy-mode") not in (None, "", "client", "cluster"):
+            raise SparkConnectionError(
+                f"The connection {connection.conn_id!r} has the deploy-mode {extra['deploy-mode']!r:.80}. Set it to "
+                "client or cluster, or remove it."
+            )
         stores = {name: _text(connection, extra, name) for name in _STORES}
         of_either_type: dict[str, Any] = {
             "history_server_url": _web_address(connection, extra, "history_server_url"),

@@ -22,6 +22,7 @@ def connection_test(preparation: Preparation) -> tuple[bool, str]:
     here = socket.gethostname()
     try:
         settings = preparation.settings
+        preparation.policy.check_conf(preparation.conf)
         submit = preparation.for_inspection()
         if submit.is_cluster:
             check_cluster_mode(preparation.conn_id, submit.master, settings)

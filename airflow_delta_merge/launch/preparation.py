@@ -105,7 +105,11 @@ class Preparation:
         return find_connection(self.conn_id)
 
     @cached_property
-    def _policy(self) -> ConnectionPolicy:
+    def policy(self) -> ConnectionPolicy:
+        """What the connection allows merges to do.
+
+        :raises ConnectionPolicyError: when that can't be read.
+        """
         return ConnectionPolicy.of(self.conn_id, self._connection.extra_dejson)
 
     @cached_property
@@ -152,7 +156,7 @@ class Preparation:
         """
         submit = self._new(staging, on_application)
         self.databases = databases_of(request.each_merge)
-        staging.write_request(replace(request, allowed_locations=self._policy.allowed_locations))
+        staging.write_request(replace(request, allowed_locations=self.policy.allowed_locations))
         if submit.is_cluster:
             check_cluster_mode(self.conn_id, submit.master, self.settings)
             manager = self._cluster_manager(submit)
@@ -229,7 +233,7 @@ class Preparation:
             sorted((name, option_text(value)) for name, value in self._kept_properties(submit, staging).items()),
         ]
         kind = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-        return WarmPreparation(kind, submit, replace(request, allowed_locations=self._policy.allowed_locations))
+        return WarmPreparation(kind, submit, replace(request, allowed_locations=self.policy.allowed_locations))
 
     def for_kept(self, staging: Staging) -> SparkSubmit:
         """A SparkSubmit that starts a kept Spark.
@@ -273,7 +277,7 @@ class Preparation:
         return submit
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
-        self._policy.check_conf(self._property_names())
+        self.policy.check_conf(self._property_names())
         kind = SparkOperatorSubmit if self.settings.spark_operator else SparkSubmit
         return kind(
             **self._arguments | {"jars": self._additional_jars()},

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -139,11 +140,32 @@ class SparkSubmit(SparkSubmitHook):
         return as_spark_connection(find_connection(conn_id))
 
     def _resolve_connection(self) -> dict[str, Any]:
-        connection: dict[str, Any] = super()._resolve_connection()
+        try:
+            connection: dict[str, Any] = super()._resolve_connection()
+        except (ValueError, RuntimeError) as error:
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} has an invalid extra: {error}. Correct it."
+            ) from error
         if "k8s" in connection["master"] and getattr(spark_submit, "kube_client", None) is None:
             raise missing_provider()  # the base would fail with a NameError
         # An option, so that no spark.submit.deployMode in a property or in spark-defaults.conf decides.
         return {**connection, "deploy_mode": connection["deploy_mode"] or "client"}
+
+    def _create_keytab_path_from_base64_keytab(self, base64_keytab: str, principal: str | None) -> str:
+        """Save the connection's keytab for this user only; the base lets each user of the machine read it."""
+        before = os.umask(0o077)
+        try:
+            path: str = super()._create_keytab_path_from_base64_keytab(base64_keytab, principal)
+        except AirflowException as error:  # the base would go on without it
+            raise SparkConnectionError(
+                f"The Spark connection {self._conn_id!r} has a keytab that is not base 64, or it can't be saved in "
+                f"{tempfile.gettempdir()}. Correct it, or set keytab to a file."
+            ) from error
+        finally:
+            os.umask(before)
+        with suppress(OSError):  # an earlier task, maybe of another user, may have saved it
+            os.chmod(path, 0o600)
+        return path
 
     def _check_connection(self) -> None:
         if self.master == "spark://":

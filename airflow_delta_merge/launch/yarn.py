@@ -106,13 +106,13 @@ class ResourceManager(ClusterManager):
 
     def _ask(self, method: str, what: str, query: dict[str, str], body: dict[str, str] | None = None) -> dict[str, Any]:
         address = f"{self.address}/ws/v1/cluster/{what}?{urlencode({**query, 'user.name': self.user})}"
-        request = urllib.request.Request(  # noqa: S310 (the connection's address, checked to be a web address)
-            address,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-        )
         try:
+            request = urllib.request.Request(  # noqa: S310 (the connection's address, checked to be a web address)
+                address,
+                method=method,
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+            )
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
                 parsed: Any = json.load(answer)
         except urllib.error.HTTPError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,47 @@ FIELDS = (
     *("jars", "conf", "aws_conn_id", "azure_conn_id", "gcp_conn_id", "s3_single_writer"),
     *("keep_warm", "namespace", "history_server_url", "commit_url", "kubernetes_conn_id", "spark_operator"),
 )
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"spark-binary": "/evil"}, "'lake' has an invalid extra: .*spark-binary"),
+        ({"keytab": "abcde", "principal": "etl@LAKE"}, "'lake' has a keytab that is not base 64"),
+        ({"deploy-mode": "Cluster"}, "'lake' has the deploy-mode 'Cluster'. Set it to client or cluster"),
+        ({"allowed_locations": "/lake"}, "allowed_locations in the extra .* must be a list of strings"),
+    ],
+    ids=readable,
+)
+def test_the_extra_of_a_spark_connection_is_checked_by_merge_and_test(
+    define: Define, extra: dict[str, Any], sentence: str
+) -> None:
+    """Airflow's hook ignores a keytab that it can't decode, and has bare errors for others."""
+    define(extra, conn_type="spark")
+    with pytest.raises(DeltaMergeException, match=sentence):
+        DeltaMergeHook(conn_id="lake").merge(CONFIG)
+    good, said = DeltaMergeHook(conn_id="lake").test_connection()
+    assert not good
+    assert re.search(sentence, said)
+
+
+def test_a_malformed_address_of_yarn_is_a_sentence(define: Define) -> None:
+    resource_manager = {"yarn_resourcemanager_webapp_address": "http://[rm"}
+    define({"deploy-mode": "cluster", "result_path": "file:///results", **resource_manager}, host="yarn")
+    good, said = DeltaMergeHook(conn_id="lake").test_connection()
+    assert (good, "doesn't answer at http://[rm (Invalid IPv6 URL)" in said) == (False, True)
+
+
+def test_only_its_user_reads_the_keytab_of_a_connection(
+    define: Define, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    define({"keytab": "a2V5", "principal": "etl@LAKE"}, conn_type="spark", host="yarn")
+    for _ in range(2):
+        command = SparkSubmit(conn_id="lake").arguments
+        keytab = Path(command[command.index("--keytab") + 1])
+        assert (keytab.read_text(), keytab.stat().st_mode & 0o777) == ("key", 0o600)
+        keytab.chmod(0o644)  # as an earlier release saved it
 
 
 def test_empty_form_fields_are_ignored(define: Define) -> None:
