@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIdentity
 from airflow_delta_merge.engine import merge, plan
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+from airflow_delta_merge.engine.source.kept_rows import KeptRows
 from airflow_delta_merge.exceptions import (
     EmptySourceError,
     MergeConfigError,
@@ -250,3 +253,18 @@ def test_random_conditions_count_keep_and_leave_out_the_same_rows(lake: Lake) ->
     assert result.num_inserted_rows == 1000 - result.num_set_aside_rows
     kept = {json.loads(record)["id"] for record, _ in lake.kept()}
     assert kept.isdisjoint(id for id, _ in lake.rows())
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["two merges", "two tries of a merge"])
+def test_rows_that_are_kept_at_the_same_time_are_all_kept_once(lake: Lake, same: bool) -> None:
+    """The table is missing, so both make it, and the commit of one conflicts with that of the other."""
+    sleep = "coalesce(java_method('java.lang.Thread', 'sleep', 2000L + id), '')"
+    rows = lake.spark.range(1).selectExpr("'f' AS file", f"concat('r', {sleep}) AS record", "'x' AS reason")
+
+    def keep(number: int) -> None:
+        identity = MergeIdentity(application_id="one" if same else f"merge {number}", generation=1)
+        KeptRows(Gateway(lake.spark), lake.target, identity).keep(rows, lake.failed, "bad_rows")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(keep, range(2)))
+    assert len(lake.kept()) == (1 if same else 2)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.delta_jvm.commit import is_conflict
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.tables import generation_in
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta_merge.contract.identity import MergeIdentity
+
+# Only those that make the table, and tries of one execution, conflict with each other.
+_MOST_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,6 @@ class KeptRows:
         """
         application = None if self.identity is None else self.identity.application_id
         committer = f"{application or self._token}/{what}"
-        if self._has_kept(path, committer):
-            return
         generation = None if self.identity is None else self.identity.generation
         kept = rows.select(
             F.lit(self.target).alias("target"),
@@ -59,7 +62,16 @@ class KeptRows:
         )
         writer = kept.write.format("delta").mode("append")
         version = "1" if generation is None else str(generation)
-        writer.options(txnAppId=committer, txnVersion=version).save(path)
+        writer = writer.options(txnAppId=committer, txnVersion=version)
+        for is_last in (False,) * (_MOST_TRIES - 1) + (True,):
+            if self._has_kept(path, committer):
+                return
+            try:
+                writer.save(path)
+                return
+            except SPARK_ERRORS as error:  # e.g. several merges of a task make the table at the same time
+                if is_last or not is_conflict(error):
+                    raise
 
     def _has_kept(self, path: str, committer: str) -> bool:
         """Whether another try of this execution has added its rows.
