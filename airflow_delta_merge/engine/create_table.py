@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from airflow_delta_merge.engine.delta_jvm.commit import is_conflict
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import analysed_plan
 from airflow_delta_merge.engine.delta_jvm.parsing import columns_from
 from airflow_delta_merge.engine.delta_jvm.tables import columns_of, is_delta_path
@@ -15,11 +18,15 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.allowed_locations import AllowedLocations
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 
+# Delta's condition for a folder with files but without a table, as of one that is just being created.
+_NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_PAUSES_SECONDS = (0.2, 0.5, 1.0)
+
 
 def create_if_missing(
     gateway: Gateway, target: MergeTarget, table: CreateTable, source: str, allowed: AllowedLocations | None
 ) -> None:
-    """Create the target if it does not exist. If several writers create it at the same time, one of them wins.
+    """Create the target if it does not exist. If several writers create it at the same time, each merges into it.
 
     :param source: the source as a relation in SQL.
     :raises MergeConfigError: when the column definitions are invalid.
@@ -28,7 +35,17 @@ def create_if_missing(
         return
     if allowed is not None:
         allowed.check_new_table(target, analysed_plan(_rows(gateway, source)))
-    gateway.spark.sql(table.to_sql(target.to_sql(), _columns(gateway, table, source))).collect()
+    statement = table.to_sql(target.to_sql(), _columns(gateway, table, source))
+    for pause in (*_PAUSES_SECONDS, None):
+        try:
+            gateway.spark.sql(statement).collect()
+            return
+        except SPARK_ERRORS as error:
+            if _exists(gateway, target):  # another writer has created it meanwhile
+                return
+            if pause is None or not (is_conflict(error) or merge_error(error).condition == _NOT_EMPTY):
+                raise
+            time.sleep(pause)
 
 
 def _exists(gateway: Gateway, target: MergeTarget) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,3 +102,23 @@ def test_a_source_that_cannot_be_read_makes_no_table(spark: SparkSession, tmp_pa
     with pytest.raises(MergeExecutionError, match="nowhere"):
         merge(spark, config(tmp_path / "t", source="SELECT nowhere AS id"))
     assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["path", "name"])
+def test_several_merges_may_make_it_at_the_same_time(spark: SparkSession, tmp_path: Path, named: bool) -> None:
+    """All but one failed, some of them without Airflow's retries."""
+    for turn in range(3):
+        target = f"made_at_once_{turn}" if named else tmp_path / f"t{turn}"
+        begin = threading.Barrier(3)
+
+        def merged(number: int) -> int:
+            begin.wait()  # noqa: B023
+            source = SOURCE.replace("1 AS id", f"{number} AS id")
+            return merge(spark.newSession(), config(target, source=source), max_commit_attempts=9).num_inserted_rows  # noqa: B023
+
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(merged, range(3))) == [1, 1, 1]
+        read = spark.table(str(target)) if named else spark.read.format("delta").load(str(target))
+        assert read.count() == 3
+        if named:
+            spark.sql(f"DROP TABLE {target}")
