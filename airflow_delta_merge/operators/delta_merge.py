@@ -473,7 +473,11 @@ class DeltaMergeOperator(SparkOptions):
         """
         self.statement = None  # it contains values of this run, so it must not be rendered
         names = [name for name in self.template_fields if name in DeltaMergeOperator.template_fields]
-        render_arguments(self, names, renderer, of_tasks)
+        try:
+            render_arguments(self, names, renderer, of_tasks)
+        except MergeConfigError:
+            self._mask_secrets()  # the error may quote a value
+            raise
         self._is_rendered = True
         self._show_merge()
 

@@ -304,6 +304,17 @@ def test_an_option_of_a_wrong_type_in_a_run_is_a_sentence(
         _render(merge, {})
 
 
+def test_an_option_of_a_wrong_type_shows_no_secret(returned: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="m", **GOOD, jars=upstream())
+    returned[0] = ["https://joe:canary@repo/x.jar"]
+    with pytest.raises(AirflowFailException, match="canary"):  # which Airflow masks
+        _render(merge, {})
+    assert masked == ["canary"]
+
+
 def test_a_number_that_a_task_returns_is_the_name_of_the_application(returned: list[Any]) -> None:
     with DAG("run", schedule=None):
         merge = DeltaMergeOperator(task_id="m", **GOOD, name=upstream())
