@@ -173,6 +173,7 @@ class DeltaMergeSensor(TableLogSensor):
         if deferrable is None:
             deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
+        self._check_untemplated()
 
     def _look(self, context: Context) -> PokeReturnValue:
         """Check the merge's state, or its table's log, and after success its result."""

@@ -80,6 +80,7 @@ class DeltaTableSensor(TableLogSensor):
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
+        self._check_untemplated()
         if updated_since is not None and not is_unknown(updated_since):
             moment(str(updated_since))
 

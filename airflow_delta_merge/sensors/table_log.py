@@ -15,10 +15,10 @@ from airflow.providers.common.compat.sdk import (
 )
 from jinja2 import UndefinedError
 
-from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.config.checks import option_text, require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import TableLogError
-from airflow_delta_merge.operators.arguments import is_unknown, to_plain
+from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
 from airflow_delta_merge.operators.templates import with_missing_dates
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ class TableLogSensor(BaseSensorOperator):
     aws_conn_id: str | None
     azure_conn_id: str | None
     gcp_conn_id: str | None
+
+    def _check_untemplated(self) -> None:
+        """Check at parse time what Airflow would leave as it is: a text like "no" counts as true.
+
+        :raises ValueError: for a template, another task's output, or a value of a wrong type.
+        """
+        for name in ("aws_conn_id", "azure_conn_id", "gcp_conn_id", "deferrable"):
+            check_is_known(name, getattr(self, name))
+        require_bool(self.deferrable, "deferrable")
 
     @abstractmethod
     def _look(self, context: Context) -> PokeReturnValue:

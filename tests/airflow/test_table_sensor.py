@@ -163,6 +163,8 @@ def test_a_table_without_partitions_has_none_to_wait_for(tmp_path: Path) -> None
         ({"path": ["/t"]}, "path must be a string"),
         ({"partition": "day=2026-01-01"}, "partition must be a dict of names and values, got 'day=2026-01-01'"),
         ({"storage_options": ["x"]}, "storage_options must be a dict"),
+        ({"deferrable": "no"}, "deferrable must be True or False, got 'no'"),
+        ({"aws_conn_id": "{{ params.aws }}"}, "aws_conn_id is not templated"),
     ],
     ids=readable,
 )
