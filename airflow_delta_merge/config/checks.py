@@ -21,10 +21,21 @@ def check_version(data: Mapping[str, Any]) -> None:
         )
 
 
+def in_order(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values as a tuple; those of a set in an order of their own, as a set has another one in each process."""
+    return tuple(sorted(values, key=str) if isinstance(values, (set, frozenset)) else values)
+
+
+def refuse_set(values: Any, what: str) -> None:
+    """Check that columns have an order, where the first one counts most."""
+    if isinstance(values, (set, frozenset)):
+        raise MergeConfigError(f"{what} must be a list, because the order of its columns counts, got {values!r:.80}.")
+
+
 def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
     if not isinstance(names, Iterable) or isinstance(names, Mapping):
         raise MergeConfigError(f"{what} must be a column or a list of columns, got {names!r:.80}.")
-    columns = (names,) if isinstance(names, str) else tuple(names)
+    columns = (names,) if isinstance(names, str) else in_order(names)
     for column in columns:
         parse_multipart(require_text(column, f"a column in {what}"))
     return columns

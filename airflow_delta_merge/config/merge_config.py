@@ -12,6 +12,7 @@ from airflow_delta_merge.config.checks import (
     check_keys,
     check_null_keys,
     check_version,
+    in_order,
     require_bool,
     require_text,
 )
@@ -215,7 +216,7 @@ def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]
         return on
     if isinstance(on, Mapping) or not isinstance(on, Iterable):
         raise MergeConfigError(f"on must be a SQL condition or a list of key columns, got {type(on).__name__}.")
-    keys = tuple(on)
+    keys = in_order(on)
     if not keys:
         raise MergeConfigError("on is empty. Set it to a SQL condition or at least one key column.")
     for key in keys:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
-from airflow_delta_merge.config.checks import check_keys, option_pairs, pairs, require_text
+from airflow_delta_merge.config.checks import check_keys, in_order, option_pairs, pairs, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
@@ -117,7 +117,7 @@ class MergeSource:
     def __post_init__(self) -> None:
         if isinstance(self.paths, str) or not isinstance(self.paths, Iterable):
             raise MergeConfigError(f"The source's paths must be a list of paths, got {self.paths!r:.80}.")
-        object.__setattr__(self, "paths", tuple(self.paths))
+        object.__setattr__(self, "paths", in_order(self.paths))
         object.__setattr__(self, "options", option_pairs(self.options, "The source's options"))
         given = [self.query is not None, self.table is not None, bool(self.paths), self.jdbc is not None]
         if sum(given) != 1:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, column_names
+from airflow_delta_merge.config.checks import check_keys, column_names, refuse_set
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_identifier, quote_name, quote_text
 
@@ -27,6 +27,7 @@ class SourceDedupe:
     on_ties: str = "fail"
 
     def __post_init__(self) -> None:
+        refuse_set(self.latest_by, "source_dedupe's latest_by")
         object.__setattr__(self, "latest_by", column_names(self.latest_by, "source_dedupe's latest_by"))
         if not self.latest_by:
             raise MergeConfigError("source_dedupe needs latest_by, the columns that determine the latest row of a key.")
@@ -44,6 +45,7 @@ class SourceDedupe:
         if isinstance(value, Mapping):
             check_keys(value, "source_dedupe", required=("latest_by",), optional=("on_ties",))
             return cls(**value)
+        refuse_set(value, "source_dedupe")
         return cls(latest_by=column_names(value, "source_dedupe"))
 
     def to_sql(

@@ -22,6 +22,7 @@ from airflow_delta_merge.config import (
     SourceDedupe,
     SourceExpectations,
 )
+from airflow_delta_merge.config.checks import in_order, refuse_set
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_source, as_target, spark_path
 from airflow_delta_merge.operators.templates import is_template
@@ -100,7 +101,7 @@ def to_plain(value: Any) -> Any:
         items = {name: to_plain(item) for name, item in value.items()}
         return value if type(value) is dict and _are_same(items.values(), value.values()) else items
     if isinstance(value, Iterable) and not is_dataclass(value):
-        plain = list(value)
+        plain = list(in_order(value))
         made = [to_plain(item) for item in plain]
         return value if type(value) is list and _are_same(made, plain) else made
     return value
@@ -118,6 +119,13 @@ def plain_target(target: Any) -> Any:
 def plain_source(source: Any) -> Any:
     """A source as :func:`to_plain` makes it, also from an asset."""
     return to_plain(as_source(source))
+
+
+def plain_dedupe(dedupe: Any) -> Any:
+    """What ``source_dedupe`` says as :func:`to_plain` makes it, which would give the columns of a set some order."""
+    latest_by = dedupe.get("latest_by") if isinstance(dedupe, Mapping) else dedupe
+    refuse_set(latest_by, "source_dedupe")
+    return to_plain(dedupe)
 
 
 def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:

@@ -33,6 +33,7 @@ from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
     check_is_known,
+    plain_dedupe,
     plain_source,
     plain_target,
     to_plain,
@@ -240,7 +241,7 @@ class DeltaMergeOperator(SparkOptions):
         self.target_alias = target_alias
         self.source_alias = source_alias
         self.with_schema_evolution = with_schema_evolution
-        self.source_dedupe = to_plain(source_dedupe)
+        self.source_dedupe = plain_dedupe(source_dedupe)
         self.update_only_changed = update_only_changed
         self.engine = engine
         self.create_table = to_plain(create_table)

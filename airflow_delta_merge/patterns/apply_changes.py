@@ -14,7 +14,7 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.config.checks import check_null_keys, column_names, require_bool
+from airflow_delta_merge.config.checks import check_null_keys, column_names, refuse_set, require_bool
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.patterns.pattern import ChangePattern, column
 
@@ -52,6 +52,7 @@ class ApplyChanges(ChangePattern):
         super().__post_init__()
         check_null_keys(self.null_keys)
         require_bool(self.null_safe, "null_safe")
+        refuse_set(self.sequence_by, "sequence_by")
         object.__setattr__(self, "sequence_by", column_names(self.sequence_by, "sequence_by"))
         if not self.sequence_by:
             raise MergeConfigError("sequence_by is empty. Name the columns that order the changes of a key.")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget
-from airflow_delta_merge.config.checks import column_names, require_text
+from airflow_delta_merge.config.checks import column_names, in_order, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_text
 
@@ -74,7 +74,7 @@ class ChangePattern(Pattern):
         operations = self.delete_operations
         if not isinstance(operations, Iterable):
             raise MergeConfigError(f"delete_operations must be a list of operations, got {operations!r:.80}.")
-        operations = (operations,) if isinstance(operations, str) else tuple(operations)
+        operations = (operations,) if isinstance(operations, str) else in_order(operations)
         object.__setattr__(self, "delete_operations", operations)
         if not operations:
             raise MergeConfigError(

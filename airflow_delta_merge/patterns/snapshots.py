@@ -13,7 +13,7 @@ from airflow_delta_merge.config import (
     when_not_matched_by_source_update,
     when_not_matched_insert_all,
 )
-from airflow_delta_merge.config.checks import check_null_keys, column_names, require_bool, require_text
+from airflow_delta_merge.config.checks import check_null_keys, column_names, refuse_set, require_bool, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_name
 from airflow_delta_merge.patterns.pattern import Pattern, column
@@ -41,6 +41,7 @@ class InsertNew(Pattern):
         super().__post_init__()
         check_null_keys(self.null_keys)
         require_bool(self.null_safe, "null_safe")
+        refuse_set(self.latest_by, "latest_by")
         object.__setattr__(self, "latest_by", column_names(self.latest_by, "latest_by"))
 
     def _parts(self, target: MergeTarget, source: MergeSource) -> dict[str, Any]:

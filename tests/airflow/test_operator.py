@@ -13,6 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
+from airflow_delta_merge import patterns
 from airflow_delta_merge.assets.delta import delta_asset
 from airflow_delta_merge.config import (
     MergeConfig,
@@ -247,6 +248,43 @@ def test_expectations_may_be_an_output_and_are_rendered() -> None:
     merge = operator(expect_source=SourceExpectations(unique=("{{ key }}",), sample="none"), name="merge")
     merge.render_template_fields({"key": "day"})  # type: ignore[typeddict-item]
     assert merge._merge_config().guards.expect_source == SourceExpectations(unique=("day",), sample="none")
+
+
+NAMES = set("abcdefghij")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"on": NAMES},
+        {"create_table": {"partitioned_by": NAMES}},
+        {"expect_source": {"unique": NAMES}},
+        {"clauses": [when_matched_update_all(except_columns=NAMES)]},  # type: ignore[arg-type]
+        {"on": None, "clauses": None, "pattern": Upsert(keys=NAMES)},  # type: ignore[arg-type]
+    ],
+    ids=["on", "create_table", "expect_source", "clauses", "pattern"],
+)
+def test_the_columns_of_a_set_have_one_order(changes: dict[str, Any]) -> None:
+    """Each parse of the DAG gave another one, so Airflow made a new version of the DAG each time."""
+    (name,) = (name for name, value in changes.items() if value is not None)
+    assert str(sorted(NAMES)) in str(getattr(operator(**changes), name))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source_dedupe": {"a", "b"}},
+        {"source_dedupe": {"latest_by": {"a", "b"}}},
+    ],
+    ids=readable,
+)
+def test_columns_whose_order_counts_are_no_set(changes: dict[str, Any]) -> None:
+    with pytest.raises(MergeConfigError, match="source_dedupe must be a list, because the order of its columns counts"):
+        operator(**changes)
+    for pattern in ("Upsert", "ApplyChanges"):
+        kind, name = getattr(patterns, pattern), "latest_by" if pattern == "Upsert" else "sequence_by"
+        with pytest.raises(MergeConfigError, match=f"{name} must be a list"):
+            kind(keys=["id"], **{name: {"a", "b"}})
 
 
 def test_a_wrong_type_that_no_check_names_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
