@@ -70,6 +70,11 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
             yield from _secrets_in_text(value)
 
 
+def holds_password(text: str) -> bool:
+    """Whether a URL in the text has a user's password."""
+    return bool(_PASSWORD_OF_USER.search(text))
+
+
 def _is_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None and _NO_SECRET_NAME.search(name) is None
 

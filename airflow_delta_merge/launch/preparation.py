@@ -299,7 +299,6 @@ class Preparation:
             submit.kube_config = staging.folder / "kubeconfig"
         elif access is not None and access.config_path is not None:
             submit.kube_config = Path(access.config_path)
-        submit.set_properties(staging, properties)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # the archive only fits the class path of a local driver
             archive = archive_options(java_version)
@@ -311,6 +310,7 @@ class Preparation:
             jars = driver.fetched(submit.spark_home)
             submit.add_jars(jars, on_class_path=False)
             submit.store_jars += jars
+        submit.set_properties(staging, {**properties, **submit.take_secret_jars()})
 
     def make_class_archive(self) -> None:
         """Start making the class archive if the prepared merge had none, unless Airflow's configuration disables it."""

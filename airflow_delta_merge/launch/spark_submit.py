@@ -21,6 +21,7 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, Connection, redact
 
+from airflow_delta_merge.connections.secrets import holds_password
 from airflow_delta_merge.connections.spark import as_spark_connection, find_connection
 from airflow_delta_merge.exceptions import DeltaMergeError, SparkConnectionError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
@@ -223,6 +224,13 @@ class SparkSubmit(SparkSubmitHook):
             *("--parent-pid", parent),
             *("--staging-folder", str(staging.folder)),
         ]
+
+    def take_secret_jars(self) -> dict[str, str]:
+        """The property for the jars if a URL among them has a password, which the process list would show."""
+        if not self._jars or not holds_password(self._jars):
+            return {}
+        jars, self._jars = self._jars, None
+        return {"spark.jars": jars}
 
     def keep_warm(self, staging: Staging, parent: str) -> None:
         """Make the driver a server for merges that ends with the process ``parent``."""

@@ -108,6 +108,18 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
     assert mode == 0o600
 
 
+def test_jars_behind_a_password_travel_by_the_private_file(define: Define) -> None:
+    define({"jars": "/of/connection.jar"}, host="local[1]")
+    hook = DeltaMergeHook(conn_id="lake", jars="https://joe:of-jars@repo/x.jar")
+    with staged() as staging:
+        command = hook.preparation.for_merge(staging, JobRequest(merges=CONFIG)).command("job.py")
+        properties = staging.properties.read_text()
+    assert "--jars" not in command
+    assert "of-jars" not in " ".join(command)
+    jars = f"{log_store_jar()},/of/connection.jar,https\\://joe\\:of-jars@repo/x.jar"
+    assert f"spark.jars={jars}\n" in properties
+
+
 def test_secrets_among_its_properties_are_masked(define: Define, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
     monkeypatch.setattr("airflow_delta_merge.connections.secrets.mask_secret", masked.append)
