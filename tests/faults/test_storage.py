@@ -21,6 +21,7 @@ from airflow_delta_merge import engine
 from airflow_delta_merge.config import MergeConfig, when_matched_update, when_not_matched_insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.engine.delta_jvm import commit
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.meanwhile import Meanwhile
@@ -150,6 +151,19 @@ def test_a_commit_reported_as_an_error(
     check_merged_once(spark, table, again)
     commit = [json.loads(line) for line in (table / "_delta_log" / f"{1:020}.json").read_text().splitlines()]
     assert [action["txn"]["version"] for action in commit if "txn" in action] == [7]
+
+
+def test_a_commit_that_cannot_be_looked_up_again(
+    spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store each commit is looked up, in case that another writer's has taken its place."""
+
+    def unavailable(*_: object) -> int:
+        raise MergeExecutionError("The store does not answer.")
+
+    monkeypatch.setattr(commit, "is_object_store", lambda _: True)
+    monkeypatch.setattr(commit, "_landed_version", unavailable)
+    check_merged_once(spark, table, merge(spark, table))
 
 
 def test_a_conflict_is_tried_again_where_files_must_not_be_deleted(

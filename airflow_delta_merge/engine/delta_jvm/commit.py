@@ -82,7 +82,7 @@ def landed(
     if version is None:
         return None
     reported, log = int(version), transaction.deltaLog()
-    if is_object_store(log) and _landed_version(gateway, transaction) != reported:
+    if is_object_store(log) and _is_lost(gateway, transaction, reported):
         gateway.delta("DeltaLog").invalidateCache(gateway.session, log.dataPath())  # it has the lost commit cached
         lost = MergeExecutionError(
             f"The store reported that version {reported} of {log.dataPath()} was written, but it has another writer's "
@@ -90,6 +90,15 @@ def landed(
         )
         raise _given_up(gateway, transaction, written, lost)
     return reported
+
+
+def _is_lost(gateway: Gateway, transaction: JavaObject, reported: int) -> bool:
+    """Whether the log has another writer's commit as the version that the store reported as written."""
+    try:
+        return _landed_version(gateway, transaction) != reported
+    except Exception:  # the storage does not answer: a merge that it reported as committed must not fail
+        _log.warning("Version %s is written, but the log could not be read again.", reported, exc_info=True)
+        return False
 
 
 def _version_after_all(gateway: Gateway, transaction: JavaObject, error: Exception) -> int | None:
