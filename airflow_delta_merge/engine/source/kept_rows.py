@@ -63,14 +63,14 @@ class KeptRows:
         writer = kept.write.format("delta").mode("append")
         version = "1" if generation is None else str(generation)
         writer = writer.options(txnAppId=committer, txnVersion=version)
-        for is_last in (False,) * (_MOST_TRIES - 1) + (True,):
+        for attempt in range(1, _MOST_TRIES + 1):
             if self._has_kept(path, committer):
                 return
             try:
                 writer.save(path)
                 return
             except SPARK_ERRORS as error:  # e.g. several merges of a task make the table at the same time
-                if is_last or not is_conflict(error):
+                if attempt == _MOST_TRIES or not is_conflict(error):
                     raise
 
     def _has_kept(self, path: str, committer: str) -> bool:
