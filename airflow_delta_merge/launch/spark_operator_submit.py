@@ -33,6 +33,10 @@ class SparkOperatorSubmit(SparkSubmit):
         super().set_properties(staging, properties)
         self._properties = {name: option_text(value) for name, value in properties.items()}
 
+    def take_secret_jars(self) -> dict[str, str]:
+        """None, unless a local copy runs spark-submit: the resource names jars, and local ones are copied for it."""
+        return super().take_secret_jars() if self.cluster_mode is None else {}
+
     def send_to_cluster(self, staging: Staging, cluster_mode: ClusterMode) -> None:
         super().send_to_cluster(staging, cluster_mode)
         # The driver's working directory doesn't have it.

@@ -104,15 +104,26 @@ def test_the_state_of_a_resource_without_a_pod(
     assert (found.id, found.state, found.has_ended, found.diagnostics) == ("merge-one", state, has_ended, diagnostics)
 
 
+JAR = "https://joe:of-jars@repo/x.jar"
+
+
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SparkSubmit, Staging]]:
     """A merge that the operator is to start."""
-    extra = {"deploy-mode": "cluster", "spark_operator": True, "result_path": tmp_path.as_uri()}
+    extra = {"deploy-mode": "cluster", "spark_operator": True, "result_path": tmp_path.as_uri(), "jars": JAR}
     connection = {"conn_type": "delta_merge", "host": "k8s://https://h:6443", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_OPERATED", json.dumps(connection))
     request = JobRequest(merges=MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()]))
     with staged() as staging:
         yield DeltaMergeHook(conn_id="operated").preparation.for_merge(staging, request), staging
+
+
+def test_jars_stay_options_so_that_local_ones_are_copied(prepared: tuple[SparkSubmit, Staging]) -> None:
+    """No process of this machine has the options on its command line."""
+    submit, staging = prepared
+    command = submit.command(str(staging.application))
+    assert command[command.index("--jars") + 1].endswith(f",{JAR}")
+    assert "spark.jars=" not in staging.properties.read_text()
 
 
 def test_the_copied_request_stays_private(
