@@ -62,7 +62,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         )
     if uri.netloc == _TABLE:
         path = path.lower()
-        parse_multipart(path.lstrip("/"))
+        parse_multipart(path.lstrip("/"))  # only to refuse what is no name
     return uri._replace(netloc=uri.netloc or "file", path=quote(path, safe="/="), query="", fragment="")
 
 

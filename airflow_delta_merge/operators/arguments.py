@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, Protocol, cast
@@ -126,6 +126,18 @@ def plain_dedupe(dedupe: Any) -> Any:
     latest_by = dedupe.get("latest_by") if isinstance(dedupe, Mapping) else dedupe
     refuse_set(latest_by, "source_dedupe")
     return to_plain(dedupe)
+
+
+def plain_part(name: str, value: Any) -> Any:
+    """A part of a merge as :func:`to_plain` makes it, also where people may write it in more ways than others."""
+    return _CONVERTERS.get(name, to_plain)(value)
+
+
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
+    "target": plain_target,
+    "source": plain_source,
+    "source_dedupe": plain_dedupe,
+}
 
 
 def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:

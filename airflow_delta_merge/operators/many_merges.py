@@ -12,8 +12,7 @@ from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
     is_unknown,
-    plain_source,
-    plain_target,
+    plain_part,
     to_plain,
     window_template,
 )
@@ -85,8 +84,7 @@ def _plain_merge(merge: Any) -> Any:
         merge = merge.to_dict()
     if not isinstance(merge, Mapping):
         return to_plain(merge)
-    converters = {"target": plain_target, "source": plain_source}
-    plain = {name: converters.get(name, to_plain)(part) for name, part in merge.items()}
+    plain = {name: plain_part(name, part) for name, part in merge.items()}
     # A config's dict also has a version, and its guards are nested.
     return {name: part for name, part in plain.items() if name not in ("version", "guards")} | plain.get("guards", {})
 

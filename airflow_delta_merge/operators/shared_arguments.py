@@ -5,24 +5,12 @@ Airflow makes the tasks only in a run, so what they are mapped over isn't checke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_delta_merge.operators.arguments import (
-    PARTS_OF_A_MERGE,
-    plain_source,
-    plain_target,
-    to_plain,
-    window_template,
-)
+from airflow_delta_merge.operators.arguments import PARTS_OF_A_MERGE, plain_part, window_template
 from airflow_delta_merge.operators.many_merges import check_merges, plain_merges
 from airflow_delta_merge.operators.parse_checks import check_arguments, stand_ins_beside
-
-_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
-    "target": plain_target,
-    "source": plain_source,
-    "window": window_template,
-}
 
 
 def check_shared_arguments(given: Mapping[str, Any]) -> None:
@@ -31,7 +19,9 @@ def check_shared_arguments(given: Mapping[str, Any]) -> None:
     :raises MergeConfigError: when no other arguments could make it valid.
     """
     known = {name: part for name, part in given.items() if part is not None and not isinstance(part, Iterator)}
-    shared = {name: _CONVERTERS.get(name, to_plain)(part) for name, part in known.items() if name in PARTS_OF_A_MERGE}
+    shared = {name: plain_part(name, part) for name, part in known.items() if name in PARTS_OF_A_MERGE}
+    if "window" in shared:
+        shared["window"] = window_template(shared["window"])
     if "merges" in known:
         check_merges(plain_merges(known["merges"]), {**PARTS_OF_A_MERGE, **shared})
     else:

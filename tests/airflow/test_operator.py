@@ -281,6 +281,10 @@ def test_the_columns_of_a_set_have_one_order(changes: dict[str, Any]) -> None:
 def test_columns_whose_order_counts_are_no_set(changes: dict[str, Any]) -> None:
     with pytest.raises(MergeConfigError, match="source_dedupe must be a list, because the order of its columns counts"):
         operator(**changes)
+    with pytest.raises(MergeConfigError, match="source_dedupe must be a list"):
+        DeltaMergeOperator.partial(task_id="merge", **changes)
+    with pytest.raises(MergeConfigError, match="source_dedupe must be a list"):
+        DeltaMergeOperator(task_id="merge", merges=[{**GOOD, **changes}])
     for pattern in ("Upsert", "ApplyChanges"):
         kind, name = getattr(patterns, pattern), "latest_by" if pattern == "Upsert" else "sequence_by"
         with pytest.raises(MergeConfigError, match=f"{name} must be a list"):
