@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.old_rows import parquet_copy
 from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf
 from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
 from airflow_delta_merge.engine.old_rows.parquet_copy import FileToCopy, copy_file, reason_not_to_copy
@@ -103,7 +102,6 @@ def _as_text(rows: pa.Table) -> list[str]:
     group=st.integers(1, 5),
     integers=st.booleans(),
     most_bytes=st.sampled_from([1, 500, 2**20]),
-    rows_of_a_slice=st.sampled_from([2, 64]),
     drawn=st.data(),
 )
 def test_what_stays_stays_as_it_was(
@@ -112,22 +110,18 @@ def test_what_stays_stays_as_it_was(
     group: int,
     integers: bool,
     most_bytes: int,
-    rows_of_a_slice: int,
     drawn: st.DataObject,
 ) -> None:
     taken = sorted(drawn.draw(st.sets(st.integers(0, rows.num_rows - 1))))
-    with pytest.MonkeyPatch.context() as patch:
-        # Few rows are taken out by slices, many by a filter.
-        patch.setattr(parquet_copy, "_ROWS_OF_A_SLICE", rows_of_a_slice)
-        kept, gone, statistics = _copied(
-            tmp_path,
-            rows,
-            taken,
-            most_bytes,
-            row_group_size=group,
-            store_decimal_as_integer=integers,
-            use_dictionary=bool(group % 2),
-        )
+    kept, gone, statistics = _copied(
+        tmp_path,
+        rows,
+        taken,
+        most_bytes,
+        row_group_size=group,
+        store_decimal_as_integer=integers,
+        use_dictionary=bool(group % 2),
+    )
     before = pq.read_table(tmp_path / "old")
     stay = [number for number in range(rows.num_rows) if number not in taken]
     assert _as_text(before.take(pa.array(taken, pa.int64()))) == (_as_text(gone) if gone else [])

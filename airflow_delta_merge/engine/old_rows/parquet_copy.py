@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Minimum average length of the slices between removed rows for which slicing beats filtering.
-_ROWS_OF_A_SLICE = 64
 
 #: The first version of pyarrow that can write small decimals as integers.
 LEAST_ARROW = 18
@@ -250,12 +248,8 @@ def _without(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
     """All rows except those at the given positions."""
     import pyarrow as pa
 
-    if not positions:  # a row group may be empty, which leaves no slice
+    if not positions:
         return rows
-    if len(positions) * _ROWS_OF_A_SLICE <= rows.num_rows:
-        starts, ends = [0, *(position + 1 for position in positions)], [*positions, rows.num_rows]
-        slices = [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True) if end > start]
-        return pa.concat_tables(slices)
     stays = bytearray(b"\x01") * rows.num_rows
     for position in positions:
         stays[position] = 0
