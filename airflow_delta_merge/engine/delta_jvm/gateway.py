@@ -101,7 +101,7 @@ class Gateway:
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """Concatenate two Scala sequences."""
-        return versions.concat(self, first, second)
+        return getattr(second.toList(), "$colon$colon$colon")(first.toList())  # ``concat`` is only in Scala 2.13
 
     def attribute_set(self, expressions: JavaObject) -> JavaObject:
         """The attributes that a Scala sequence of expressions uses, in one call."""

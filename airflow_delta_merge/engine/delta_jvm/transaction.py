@@ -116,7 +116,7 @@ class MergeTransaction:
             generation = int(self._transaction.txnVersion(application_id))
             return None if generation < 0 else generation
         # Like Delta's txnVersion, but the checksum file saves replaying the log.
-        versions.add_to_buffer(self._gateway, self._transaction.readTxn(), application_id)
+        getattr(self._transaction.readTxn(), "$plus$eq")(application_id)
         committed = (each for each in scala_list(listed) if each.appId() == application_id)
         return next((int(each.version()) for each in committed), None)
 

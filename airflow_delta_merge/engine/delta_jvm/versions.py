@@ -180,18 +180,6 @@ def condition_of(error: PySparkException) -> str | None:
 # --- Scala 2.12, and arguments that Spark 3.5 lacks -------------------------------------------------------------------
 
 
-def concat(gateway: Gateway, first: Any, second: Any) -> Any:
-    """Concatenate two Scala sequences."""
-    if gateway.versions.spark_minor < (4, 0):
-        return getattr(second.toList(), "$colon$colon$colon")(first.toList())
-    return first.concat(second)
-
-
-def add_to_buffer(gateway: Gateway, buffer: Any, item: Any) -> None:
-    """Append to a Scala buffer."""
-    getattr(buffer, "$plus$eq" if gateway.versions.spark_minor < (4, 0) else "addOne")(item)
-
-
 def some_long(gateway: Gateway, number: int) -> Any:
     """A Scala ``Some[Long]``; py4j alone would convert small numbers to Integers."""
     if gateway.versions.spark_minor < (4, 0):
