@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import versions
@@ -201,26 +201,11 @@ class Gateway:
         :param frame: the DataFrame; the result keeps its attributes, so resolved expressions still bind.
         :param storage_level: Spark's storage level for its rows; always on disk too.
         :param observed: named aggregates, at least one.
-        :return: the checkpointed DataFrame and the aggregates by name, as py4j converts them.
+        :return: the checkpointed DataFrame and the aggregates by name.
         """
-        observing, values = self.observing(frame, observed)
-        return self.wrap(versions.checkpoint(self, jdf(observing), storage_level)), values()
-
-    def observing(self, frame: DataFrame, observed: Sequence[Column]) -> tuple[DataFrame, Callable[[], dict[str, Any]]]:
-        """A DataFrame that is aggregated when it is next computed.
-
-        :param observed: named aggregates, at least one.
-        :return: the DataFrame, and a function that returns the aggregates by name once it was computed.
-        """
-        observation = self.java_class("org.apache.spark.sql.Observation")()
-        columns = [jc(column) for column in observed]
-        observing = jdf(frame).observe(observation, columns[0], self.seq(columns[1:]))
-
-        def values() -> dict[str, Any]:
-            found = observation.get()
-            return {name: found.apply(name) for name in scala_list(found.keys().toSeq())}
-
-        return self.wrap(observing), values
+        observation = Observation()
+        kept = versions.checkpoint(self, jdf(frame.observe(observation, *observed)), storage_level)
+        return self.wrap(kept), observation.get
 
     def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
         """The RDD behind :meth:`checkpoint`, to get its size and to release it."""

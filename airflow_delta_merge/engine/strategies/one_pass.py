@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
@@ -141,16 +141,16 @@ def _write(merge: MergeContext, facts: Facts) -> tuple[dict[str, Any] | None, Wr
     :return: the aggregates of :func:`_joined`, or None if the merge must take its two phases; and the new files, or
         None if no clause took a row of the target. Files that aren't returned are deleted.
     """
-    rows, counted = _joined(merge, facts)
+    (rows, counted), observation = _joined(merge, facts), Observation()
     try:
-        observed, values = merge.gateway.observing(rows, counted)
+        observed = _new_rows(merge, rows.observe(observation, *counted))
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        actions = raises_merge_errors(merge.write.write_files)(_new_rows(merge, observed), input_bytes=num_bytes)
+        actions = raises_merge_errors(merge.write.write_files)(observed, input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match must be reported before any error from a value's expression.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
         return None, None
-    found, written = values(), merge.transaction.written_files(actions)
+    found, written = observation.get, merge.transaction.written_files(actions)
     taken = rows_of_clause(merge, found)
     if _is_as_expected(merge, found, taken, written.added):
         return found, written
