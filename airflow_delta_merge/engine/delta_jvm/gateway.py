@@ -90,14 +90,11 @@ class Gateway:
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala sequence of the items."""
-        array = self.java_class("java.util.ArrayList")()
-        for item in items:
-            array.add(item)
-        return self._scala_seq(array)
+        return self._scala_seq(list(items))
 
-    def _scala_seq(self, java_list: JavaObject) -> JavaObject:
-        """A Java list as a Scala sequence."""
-        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(java_list)
+    def _scala_seq(self, listed: JavaObject) -> JavaObject:
+        """A Scala sequence of the items in a Java list, or in a Python list, which py4j converts to one."""
+        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(listed)
 
     def concat(self, first: JavaObject, second: JavaObject) -> JavaObject:
         """Concatenate two Scala sequences."""
