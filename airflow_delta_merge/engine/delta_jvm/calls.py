@@ -38,20 +38,6 @@ def remembering(java_class: JavaObject) -> JavaObject:
     return _RememberingClass(java_class._fqn, java_class._gateway_client)
 
 
-@contextmanager
-def without_call_sites() -> Iterator[None]:
-    """Build plans without sending the Python call site of each step to the JVM.
-
-    PySpark sends call sites for error messages about a user's DataFrame code. Here they are the engine's own lines, and
-    they made up four fifths of a small merge's calls to the JVM.
-    """
-    _call_sites.leave_out()
-    try:
-        yield
-    finally:
-        _call_sites.restore()
-
-
 class _CallSites:
     """PySpark's switch for call sites, shared by all threads. It is restored when the last thread is done."""
 
@@ -62,21 +48,28 @@ class _CallSites:
         self._users = 0
         self._before: Any = None
 
-    def leave_out(self) -> None:
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Build plans without sending the Python call site of each step to the JVM.
+
+        PySpark sends call sites for error messages about a user's DataFrame code. Here they are the engine's own lines,
+        and they made up four fifths of a small merge's calls to the JVM.
+        """
         with self._lock:
             if not self._users:
                 self._before = getattr(pyspark_errors, self._setting, None)  # Spark 3.5 sends no call sites
             self._users += 1
             setattr(pyspark_errors, self._setting, False)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    setattr(pyspark_errors, self._setting, self._before)
 
-    def restore(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                setattr(pyspark_errors, self._setting, self._before)
 
-
-_call_sites = _CallSites()
+without_call_sites = _CallSites().left_out
 
 
 class _Prompt(threading.local):
