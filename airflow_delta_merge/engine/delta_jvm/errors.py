@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -20,8 +19,6 @@ _T = TypeVar("_T")
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
 #: Conditions that only say where an error happened; its cause says which.
 _WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
-#: The JVM's exceptions behind errors of this package.
-_throwables: WeakKeyDictionary[MergeExecutionError, Any] = WeakKeyDictionary()
 
 
 def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -54,7 +51,7 @@ def merge_error(error: BaseException) -> MergeExecutionError:
 
 
 def java_origin(error: BaseException) -> Any | None:
-    """The JVM exception behind an exception of py4j or PySpark, if known."""
+    """The JVM exception behind an exception of py4j or PySpark, or behind one of :func:`from_throwable`, if known."""
     while isinstance(error.__context__, Py4JJavaError):
         # PySpark looks up Delta's condition in Spark's list, fails, and raises that failure. The cause is its context.
         error = error.__context__
@@ -82,7 +79,7 @@ def from_throwable(throwable: Any) -> MergeExecutionError:
     messages = [str(cause.getMessage() or cause.getClass().getName()) for cause in causes]
     message = messages[0] if messages[-1] in messages[0] else f"{messages[0]} Caused by: {messages[-1]}"
     error = MergeExecutionError(message, condition=condition, sql_state=sql_state)
-    _throwables[error] = throwable
+    error._origin = throwable  # type: ignore[attr-defined]  # as PySpark's own errors have it
     return error
 
 
@@ -90,11 +87,7 @@ def throwable_behind(error: BaseException) -> Any | None:
     """The JVM exception that caused an error; None if there is none."""
     cause: BaseException | None = error
     while cause is not None:
-        # Python's built-in exceptions can't be weakly referenced.
-        origin = _throwables.get(cause) if isinstance(cause, MergeExecutionError) else None
-        if origin is None:
-            origin = java_origin(cause)
-        if origin is not None:
+        if (origin := java_origin(cause)) is not None:
             return origin
         cause = cause.__cause__
     return None
