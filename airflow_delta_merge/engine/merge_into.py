@@ -22,7 +22,7 @@ from airflow_delta_merge.engine.delta_jvm.usage import record_source_error, reco
 from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
-from airflow_delta_merge.engine.progress import COMMIT
+from airflow_delta_merge.engine.progress import COMMIT, only_logged
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source.kept_rows import KeptRows
 from airflow_delta_merge.engine.source.materialized import max_attempts
@@ -50,15 +50,6 @@ LOST_SOURCE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 #: Why a source is not materialized.
 NO_MATERIALIZATION_REASON = "its rows are read once"
-
-
-@contextmanager
-def _unharmed(what: str) -> Iterator[None]:
-    """What is done after the commit must not make a merge fail that others see already."""
-    try:
-        yield
-    except Exception:
-        _log.warning("The merge is committed, but Spark could not %s.", what, exc_info=True)
 
 
 class MergeIntoCommand:
@@ -104,18 +95,9 @@ class MergeIntoCommand:
                 allowed.check_merge(self._statement)
             self._metrics.bind(self._statement.sql_metrics())
             if on_lineage is not None:
-                self._trace_lineage(on_lineage)
+                with only_logged("Where the target's columns come from could not be found out; the merge goes on."):
+                    on_lineage(trace_columns(trees_of(gateway, self._statement)))
         self._report = MergeReport(self._statement, self._metrics, attempt, num_bad_rows)
-
-    def _trace_lineage(self, on_lineage: Callable[[ColumnLineage], None]) -> None:
-        try:
-            lineage = trace_columns(trees_of(self._gateway, self._statement))
-        except Exception:  # the merge does not depend on its lineage
-            _log.warning(
-                "Where the target's columns come from could not be found out; the merge goes on.", exc_info=True
-            )
-        else:
-            on_lineage(lineage)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
@@ -193,12 +175,12 @@ class MergeIntoCommand:
                 with self._read_once(started) as context:
                     facts = facts_after(facts, context)
                     self._commit(transaction, self._carried_out(fitting(facts), context, facts))
-            with _unharmed("record Delta's merge statistics"):
+            with only_logged("The merge is committed, but Spark could not record Delta's merge statistics."):
                 transaction.record_statistics(
                     self._report.version, self._statement.materialization[1], self._source_attempt
                 )
         if self._report.version is not None:
-            with _unharmed("renew cached plans that read the table"):
+            with only_logged("The merge is committed, but Spark could not renew cached plans that read the table."):
                 self._statement.recache_target()
         return None
 

@@ -1,4 +1,4 @@
-"""How far a merge has come, for its error messages."""
+"""How far a merge has come, for its error messages; and errors that must not end it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class Progress:
         if self.step == COMMIT:
             return "Check the table's history to see whether it committed."
         return "Nothing was committed."
+
+
+@contextmanager
+def only_logged(message: str) -> Iterator[None]:
+    """Log an error inside as a warning, for work that must not make a merge fail."""
+    try:
+        yield
+    except Exception:
+        _log.warning(message, exc_info=True)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ platforms that replace that class.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 from airflow_delta_merge.engine.delta_jvm.errors import causes_of, throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.engine.progress import only_logged
 
 MergeStep = Literal[
     "materializeSource",
@@ -26,21 +26,12 @@ MergeStep = Literal[
     "writeInsertsOnlyWhenNoMatchedClauses",
 ]
 
-_log = logging.getLogger(__name__)
-
 _MERGE = "delta.dml.merge"
+#: Logged, as it must not hide why a merge fails, either.
+_NOT_RECORDED = "One of Delta's usage events could not be recorded. The merge continues."
 
 #: Java's message for a full disk.
 _FULL_DISK = "java.io.IOException: No space left on device"
-
-
-@contextmanager
-def _harmless() -> Iterator[None]:
-    """Ignore errors inside: an event that can't be recorded must not fail the merge or hide its failure."""
-    try:
-        yield
-    except Exception:
-        _log.warning("One of Delta's usage events could not be recorded. The merge continues.", exc_info=True)
 
 
 @contextmanager
@@ -58,7 +49,7 @@ def recorded_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeSt
 def record_operation(gateway: Gateway, statement: ResolvedMerge, step: MergeStep | None = None) -> None:
     """Record Delta's operation for finished work. The event has no duration; open-source Delta's have none either."""
     command = statement.command
-    with _harmless():
+    with only_logged(_NOT_RECORDED):
         command.recordDeltaOperation(
             command.targetFileIndex().deltaLog(),
             _MERGE if step is None else f"{_MERGE}.{step}",
@@ -78,7 +69,7 @@ def record_source_error(
     :param storage_level: the source's storage level, as Spark names it.
     """
     command, merge = statement.command, "org.apache.spark.sql.delta.commands.merge"
-    with _harmless():
+    with only_logged(_NOT_RECORDED):
         if not is_lost and not _is_disk_full(gateway, error):
             return
         kinds = gateway.module(f"{merge}.MergeIntoMaterializeSourceErrorType")
