@@ -60,52 +60,32 @@ def merge(
     with without_bare_errors() as progress:
         progress.table = config.target.to_sql()
         gateway = Gateway(spark, progress)
-        result = _merge(
-            gateway,
-            config,
-            identity=identity,
-            max_commit_attempts=max_commit_attempts,
-            allowed_locations=allowed_locations,
-            on_lineage=None if on_lineage is None else lineages.append,
-        )
+        if config.engine is MergeEngine.BUILTIN and not gateway.versions.are_tried:
+            return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
+        require_tried(gateway.versions)
+        once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
+        allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
+        kept_rows = KeptRows(gateway, config.target.to_sql(), identity)
+        with statement_of(gateway, config, kept_rows=kept_rows, allowed=allowed) as (statement, num_bad_rows):
+
+            def attempt(number: int) -> MergeResult:
+                return MergeIntoCommand(
+                    gateway,
+                    statement(),
+                    config,
+                    once=once,
+                    attempt=number,
+                    num_bad_rows=num_bad_rows,
+                    kept_rows=kept_rows,
+                    allowed=allowed,
+                    on_lineage=None if on_lineage is None else lineages.append,
+                ).run_merge()
+
+            result = until_committed(gateway, attempt, max_commit_attempts)
     # What an earlier try committed may have come from elsewhere: source and table may be others by now.
     if on_lineage is not None and lineages and not result.already_committed:
         on_lineage(lineages[-1])
     return result
-
-
-def _merge(
-    gateway: Gateway,
-    config: MergeConfig | MergeStatement,
-    *,
-    identity: MergeIdentity | None,
-    max_commit_attempts: int,
-    allowed_locations: Sequence[str] | None,
-    on_lineage: Callable[[ColumnLineage], None] | None,
-) -> MergeResult:
-    """:func:`merge`, which calls ``on_lineage`` in each attempt."""
-    if config.engine is MergeEngine.BUILTIN and not gateway.versions.are_tried:
-        return _merge_by_statement(gateway, config, identity, max_commit_attempts, allowed_locations is not None)
-    require_tried(gateway.versions)
-    once = None if identity is None else ExactlyOnce(identity, digest(to_json(config)))
-    allowed = None if allowed_locations is None else AllowedLocations(gateway, allowed_locations)
-    kept_rows = KeptRows(gateway, config.target.to_sql(), identity)
-    with statement_of(gateway, config, kept_rows=kept_rows, allowed=allowed) as (statement, num_bad_rows):
-
-        def attempt(number: int) -> MergeResult:
-            return MergeIntoCommand(
-                gateway,
-                statement(),
-                config,
-                once=once,
-                attempt=number,
-                num_bad_rows=num_bad_rows,
-                kept_rows=kept_rows,
-                allowed=allowed,
-                on_lineage=on_lineage,
-            ).run_merge()
-
-        return until_committed(gateway, attempt, max_commit_attempts)
 
 
 def _merge_by_statement(
