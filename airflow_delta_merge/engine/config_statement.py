@@ -36,18 +36,17 @@ def statement_of(
         source's files that the statement doesn't see.
     :raises MergeConfigError: when an expression or query of the config is invalid.
     """
+    expressions: list[str] = []
+    if isinstance(config, MergeConfig):
+        _check_expressions(gateway, config)
+        expressions = [text for text, _ in _expressions(config)]
     if allowed is not None:  # before any lookup: even a guard's subquery would make Spark open files
-        expressions: list[str] = []
-        if isinstance(config, MergeConfig):
-            _check_expressions(gateway, config)
-            expressions = [text for text, _ in _expressions(config)]
         allowed.check_config(config, expressions)
     require_guards(gateway, config.guards)
     if isinstance(config, MergeStatement):
         sql = config.sql
         yield lambda: sql, 0
         return
-    _check_expressions(gateway, config)
     with source_relation(gateway, config, kept_rows) as (relation, num_bad_rows):
         if kept_rows is not None and config.create_table is not None:
             create_if_missing(gateway, config.target, config.create_table, config.source.to_sql(relation), allowed)
