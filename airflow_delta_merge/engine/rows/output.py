@@ -43,10 +43,7 @@ def target_row_clause(
 
     :param has_match: whether the target row has a matching source row.
     """
-    number = clause_number(matched)
-    if not by_source:
-        return F.when(has_match, number).otherwise(F.lit(0))
-    return F.when(has_match, number).otherwise(clause_number(by_source, first=len(matched) + 1))
+    return F.when(has_match, clause_number(matched)).otherwise(clause_number(by_source, first=len(matched) + 1))
 
 
 def only_changes(
