@@ -112,21 +112,21 @@ def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
     )
 
 
-def search_tasks(merge: MergeContext, candidates: FileSet) -> int:
+def search_tasks(merge: MergeContext) -> int:
     """Maximum number of tasks that the search of the candidate files is worth.
 
     Spark counts every file as at least 4 MB, so 100,000 small files become 3,000 tasks, also in each later stage.
     """
-    worthwhile = math.ceil(candidates.num_bytes / _SEARCHED_BYTES_PER_TASK)
+    worthwhile = math.ceil(merge.candidates.num_bytes / _SEARCHED_BYTES_PER_TASK)
     return max(worthwhile, _TASKS_PER_CORE * merge.gateway.default_parallelism)
 
 
-def find_matches(merge: MergeContext, candidates: FileSet) -> DataFrame:
+def find_matches(merge: MergeContext) -> DataFrame:
     """Join the candidate files' rows with the source, reading only what the conditions need."""
     names = merge.names
     by_source = merge.clauses_of("not matched by source")
     where = [] if by_source else merge.row_predicates
-    target = positions_in(merge, candidates, where=where, most_tasks=search_tasks(merge, candidates))
+    target = positions_in(merge, merge.candidates, where=where, most_tasks=search_tasks(merge))
     source = merge.source.for_join()
     if by_source:
         joined = target.join(source, merge.statement.condition, "left")

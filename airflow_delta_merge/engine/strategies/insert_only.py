@@ -64,7 +64,7 @@ def _unmatched(merge: MergeContext, reason: str) -> tuple[DataFrame, str]:
     set_skipping_metrics(merge, candidates)
     if reason == NO_CANDIDATES:
         return source.frame, reason
-    target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge, candidates), reads_all_rows=True)
+    target = merge.transaction.target.frame(candidates, most_tasks=search_tasks(merge), reads_all_rows=True)
     if reason == JOIN_REASON or (source.num_rows >= _MANY_ROWS and is_filtered(merge)):
         return source.frame.join(target, filtered_condition(merge), "left_anti"), JOIN_REASON
     matched = target.join(source.for_join(), filtered_condition(merge), "inner").select(

@@ -83,7 +83,7 @@ def _by_kept_join(merge: MergeContext) -> TouchedFiles:
 
 
 def _by_matches(merge: MergeContext) -> TouchedFiles:
-    matches = find_matches(merge, merge.candidates)
+    matches = find_matches(merge)
     if merge.insert_clauses or merge.transaction.writes_deletion_vectors or merge.copies_files:
         matches = matches.persist()  # they are needed again
     try:
