@@ -55,8 +55,7 @@ def keys_to_prune_by(merge: StartedMerge) -> list[SourceKey]:
 
 def _keys_and_statistics(merge: StartedMerge) -> tuple[list[SourceKey], list[dict[str, Any]] | None]:
     """The keys, and the listed statistics if these choose the files (the keys then know their columns), else None."""
-    partitioned_by, in_utc = merge.transaction.partition_columns, merge.transaction.is_in_utc
-    keys = source_keys(merge.statement, partitioned_by=partitioned_by, in_utc=in_utc, prefix=merge.names.statistic)
+    keys = source_keys(merge)
     columns = _columns_to_compare(merge, keys) if keys else []
     listed = merge.transaction.files.listed_statistics if columns else None
     if listed is None:

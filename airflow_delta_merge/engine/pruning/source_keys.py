@@ -6,13 +6,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
-from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.pruning.file_statistics import SoughtRanges
 from airflow_delta_merge.engine.pruning.trusted_bounds import (
     INTEGER_BITS,
@@ -22,6 +21,9 @@ from airflow_delta_merge.engine.pruning.trusted_bounds import (
     of_partition,
     with_margin,
 )
+
+if TYPE_CHECKING:
+    from airflow_delta_merge.engine.merge_context import StartedMerge
 
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})
@@ -203,22 +205,15 @@ def _micros_without_zone(value: Column) -> Column:
     return minutes * (60 * _MICROS_PER_SECOND) + of_minute
 
 
-def source_keys(
-    statement: ResolvedMerge, *, partitioned_by: Sequence[str], in_utc: bool, prefix: str
-) -> list[SourceKey]:
-    """The equalities of the ON condition whose source values give a range of the target.
-
-    :param partitioned_by: the table's partition columns.
-    :param in_utc: whether the session's time zone is UTC.
-    :param prefix: prefix of the statistics' names.
-    """
+def source_keys(merge: StartedMerge) -> list[SourceKey]:
+    """The equalities of the ON condition whose source values give a range of the target."""
     keys = (
         SourceKey(
             **vars(equality),
-            name=f"{prefix}_{position}",
-            of_partition=equality.target_name in partitioned_by,
-            in_utc=in_utc,
+            name=f"{merge.names.statistic}_{position}",
+            of_partition=equality.target_name in merge.transaction.partition_columns,
+            in_utc=merge.transaction.is_in_utc,
         )
-        for position, equality in enumerate(statement.conjuncts.equalities)
+        for position, equality in enumerate(merge.statement.conjuncts.equalities)
     )
     return [key for key in keys if leaves_files_out(key.type, of_partition=key.of_partition)]
