@@ -84,8 +84,7 @@ class SourceCheck:
         self._row_rules = list(self._rules_of_rows())
         self._unique_rule = self._rule_of_shared_keys()
         self._rules = [*self._row_rules, *filter(None, [self._unique_rule])]
-        marks = [each.on_failure for each in self._rules]
-        self._is_marking = expected.sets_aside or bool(expected.conditions) or any(each != "fail" for each in marks)
+        self._is_marking = bool(expected.conditions) or any(each.on_failure != "fail" for each in self._rules)
         #: The source's columns that the check looks at, beside those that the merge needs.
         self.columns: list[Column] = [_column(name) for name in dict.fromkeys((*expected.unique, *expected.not_null))]
         self.columns += [F.expr(each.condition) for each in expected.conditions]
