@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, jdf
+from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.statement import BAD_ROW
 from airflow_delta_merge.exceptions import BadRowsError, EmptySourceError, MergeExecutionError
 from airflow_delta_merge.identifiers import quote_identifier
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A column that no record has. Spark refuses to read the bad rows' texts alone.
+# A column that no record has.
 _NOTHING = "_delta_merge_nothing_"
 #: The error that reading a bad row raises where a source must have none.
 BAD_ROW_FOUND = "The source has a row that can't be parsed."
@@ -74,7 +74,7 @@ class CheckedFiles:
         """Whether Spark would apply the first file's header to all files, as no option makes it compare them."""
         given = {name.lower(): value.lower() for name, value in self._config.source.options}
         is_csv = self._format == "csv" and given.get("header") == "true" and "enforceschema" not in given
-        return is_csv and len(jdf(self._rows).inputFiles()) > 1
+        return is_csv and len(self._rows.inputFiles()) > 1
 
     def _refuse_nothing(self) -> None:
         paths = ", ".join(self._config.source.paths)
@@ -85,8 +85,13 @@ class CheckedFiles:
         )
 
     @cached_property
+    def _any_column(self) -> Column:
+        """A column beside the bad rows' texts, as Spark refuses to read these alone."""
+        return F.col(_NOTHING if self._format == "json" else quote_identifier(self._columns[0]))
+
+    @cached_property
     def _nothing(self) -> Column:
-        """An empty text or NULL, for which Spark has to read a column beside the bad rows' texts, as it insists on."""
+        """An empty text or NULL, for which Spark has to read :attr:`_any_column`."""
         return F.substring(self._any_column.cast("string"), 1, 0)
 
     @cached_property
@@ -101,11 +106,6 @@ class CheckedFiles:
         else:
             good = self._rows.filter(~self._is_bad)
         return good.drop(BAD_ROW, _NOTHING)
-
-    @cached_property
-    def _any_column(self) -> Column:
-        """A column beside the text, as Spark refuses to read that alone."""
-        return F.col(_NOTHING if self._format == "json" else quote_identifier(self._columns[0]))
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
