@@ -120,10 +120,9 @@ def _error(error: BaseException, source: JdbcSource, access: JdbcAccess) -> Exce
     """What the database or its driver has to say, in a sentence; None for an error that comes from elsewhere."""
     causes = causes_of(throwable_behind(error))
     database = f"The database of the connection {source.conn_id!r}"
-    names = [str(cause.getClass().getName()) for cause in causes]
     if any(_is_missing(cause, access) for cause in causes):
         return MergeConfigError(_no_driver(source.conn_id, access))
-    found = [cause for cause, name in zip(causes, names, strict=True) if _is_of_driver(cause, name, access)]
+    found = [cause for cause in causes if _is_of_driver(cause, access)]
     if not found:
         return None
     cause = found[-1]
@@ -161,8 +160,9 @@ def _no_driver(conn_id: str, access: JdbcAccess) -> str:
     )
 
 
-def _is_of_driver(cause: Any, name: str, access: JdbcAccess) -> bool:
+def _is_of_driver(cause: Any, access: JdbcAccess) -> bool:
     """Whether a driver of databases has raised this; Delta's metastore may be in one, too, by another driver."""
+    name = str(cause.getClass().getName())
     if call(cause, "getSQLState") is None and not name.startswith("java.sql."):
         return False
     vendor = ".".join((access.driver or "").split(".")[:2])
