@@ -9,7 +9,6 @@ reads these instead of the touched files.
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -199,8 +198,9 @@ def copies_without(
         _log.info("Files are rewritten by Spark: %s", reason)
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="copies-", dir=merge.gateway.temporary_folder))
-    try:
+    parent = merge.gateway.temporary_folder
+    with tempfile.TemporaryDirectory(prefix="copies-", dir=parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         copies = Copies(merge, terms, _jobs(terms, adds, taken, folder if keep_taken_rows else None), folder)
         try:
             yield copies
@@ -209,8 +209,6 @@ def copies_without(
             raise
         finally:
             copies.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _reason_not_to_copy(terms: CopyTerms, adds: Mapping[Path | None, dict[str, Any]]) -> str | None:
