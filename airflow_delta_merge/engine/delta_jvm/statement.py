@@ -253,7 +253,9 @@ class ResolvedMerge:
     def reads_whole_files(self) -> bool:
         """Whether the source is all rows of a table or of files; the size of a database's rows isn't known."""
         plan = self.command.source()
-        while (name := class_name_of(plan)) in ("Project", "SubqueryAlias", "View") or _is_for_bad_rows(plan):
+        while (name := class_name_of(plan)) in ("Project", "SubqueryAlias", "View") or (
+            name == "Filter" and BAD_ROW in str(plan.condition().toString())  # drops few rows or none
+        ):
             plan = plan.child()
         return name == "LogicalRelation" and class_name_of(plan.relation()) != "JDBCRelation"
 
@@ -289,11 +291,6 @@ class ResolvedMerge:
         """Invalidate cached plans that read the target, so that they are computed again."""
         session = self._gateway.session
         session.sharedState().cacheManager().recacheByPlan(session, self.command.target())
-
-
-def _is_for_bad_rows(plan: JavaObject) -> bool:
-    """Whether this is the filter that drops bad rows, which drops few rows or none."""
-    return class_name_of(plan) == "Filter" and BAD_ROW in str(plan.condition().toString())
 
 
 def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
