@@ -293,8 +293,7 @@ class MergeTransaction:
     @property
     def session_user_metadata(self) -> str | None:
         """The session's ``userMetadata`` for commits."""
-        value = scala_option(self._gateway.session.conf().getOption(USER_METADATA))
-        return None if value is None else str(value)
+        return self._gateway.conf_if_set(USER_METADATA)
 
     def commit(
         self, actions: JavaObject, *, application: tuple[str, int] | None = None, user_metadata: str | None = None
