@@ -10,8 +10,7 @@ from pyspark.sql import Column
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts
-
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+from airflow_delta_merge.engine.pruning.trusted_bounds import INTEGER_BITS
 
 
 @dataclass(frozen=True)
@@ -149,8 +148,8 @@ class Conjuncts:
         """The target's attribute if the expression is one, or widens one to a larger integer type."""
         if class_name_of(expression) == "Cast":
             child = expression.child()
-            types = child.dataType().catalogString(), expression.dataType().catalogString()
-            if not all(each in _INTEGERS for each in types) or _INTEGERS.index(types[0]) > _INTEGERS.index(types[1]):
+            bits = [INTEGER_BITS.get(str(each.dataType().catalogString())) for each in (child, expression)]
+            if bits[0] is None or bits[1] is None or bits[0] > bits[1]:
                 return None
             expression = child
         is_attribute = class_name_of(expression) == "AttributeReference"
