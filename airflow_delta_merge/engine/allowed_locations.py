@@ -31,7 +31,6 @@ _REACHING_OPTION = re.compile(r"\.|(?<!^base)(url|path)s?$", re.IGNORECASE)
 class AllowedLocations:
     """Restricts a merge to folders.
 
-    :param gateway: the session's JVM.
     :param locations: absolute paths or URIs; everything at or under one of them is allowed.
     """
 

@@ -65,7 +65,6 @@ def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations:
 class BuiltInStatement:
     """A merge by Delta's own ``MERGE`` statement.
 
-    :param spark: the session.
     :param target: the target's name in SQL.
     :param identity: identifies this merge in the table.
     """

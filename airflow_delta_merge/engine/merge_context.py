@@ -48,7 +48,6 @@ class ColumnNames:
 class StartedMerge:
     """One merge in its transaction, before its source is read.
 
-    :param gateway: the session's JVM.
     :param statement: the resolved merge.
     :param transaction: the transaction on the target.
     :param write: where files are written and committed.

@@ -55,8 +55,6 @@ NO_MATERIALIZATION_REASON = "its rows are read once"
 class MergeIntoCommand:
     """Resolves a MERGE statement and runs it.
 
-    :param gateway: the session's JVM.
-    :param statement: the MERGE statement.
     :param options: how it runs; for a config also the treatment of NULLs in its key columns.
     :param once: sees to it that the merge is committed once, if its caller said who it is.
     :param attempt: which commit attempt this is, from 1.

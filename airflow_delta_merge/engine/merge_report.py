@@ -44,7 +44,6 @@ def written_counts(metrics: Mapping[str, int]) -> dict[str, Any]:
 class MergeReport:
     """What is known about a merge so far. The plan or the result is built from it and the metrics.
 
-    :param statement: the resolved merge.
     :param metrics: its counts and durations.
     :param attempt: which commit attempt this is, from 1.
     :param num_bad_rows: number of bad rows in the source's files that were left out.

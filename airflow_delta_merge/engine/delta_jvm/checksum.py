@@ -29,8 +29,6 @@ _proven: dict[str, tuple[int, str]] = {}
 class VersionChecksum:
     """The checksum file of the version that a transaction reads, if there is one; loaded when it is needed.
 
-    :param gateway: the session's JVM.
-    :param transaction: Delta's transaction.
     :param use: whether to use the file; the log has the same information.
     """
 

@@ -34,7 +34,6 @@ class Equality:
 class Conjuncts:
     """What the ON condition and the clauses' conditions consist of.
 
-    :param gateway: the session's JVM.
     :param command: Delta's resolved ``MergeIntoCommand``.
     """
 

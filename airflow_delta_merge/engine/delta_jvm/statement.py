@@ -56,7 +56,6 @@ class ResolvedMerge:
     It is the optimized command, as Spark would execute it: constants are folded, ``current_timestamp()`` is fixed.
     The plans of source and target inside it are only analysed.
 
-    :param gateway: the session's JVM.
     :param statement: a MERGE statement.
     :raises MergeConfigError: when the statement is not a MERGE.
     :raises MergeExecutionError: when its target is not a Delta table.

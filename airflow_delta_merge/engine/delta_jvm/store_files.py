@@ -15,7 +15,6 @@ _log = logging.getLogger(__name__)
 class StoreFiles:
     """Whole files of the file system that a table lies in, by Hadoop: with the merge's credentials and settings.
 
-    :param gateway: the session's JVM.
     :param folder: the table's folder, a Hadoop path.
     :param hadoop: Hadoop's settings for the table.
     """

@@ -28,9 +28,7 @@ _MOST_CHARACTERS = 400_000
 class TableFiles:
     """The files of the table in the version that a transaction reads.
 
-    :param gateway: the session's JVM.
     :param statement: the merge into the table.
-    :param transaction: Delta's transaction.
     :param checksum: the checksum file of its version.
     :param may_list: whether all files may be listed here, if they are not too many.
     """
@@ -162,7 +160,6 @@ class TableFiles:
 
         They count as read, and so do files that other writers add to the partitions for which the predicates are true.
 
-        :param positions: the positions.
         :param predicates: predicates over partition columns; none for the whole table.
         """
         files = self._listed_files

@@ -26,7 +26,6 @@ _EXCHANGED = {
 class TargetRange:
     """The values of a target column for which a condition can be true.
 
-    :param column: the column.
     :param type: its type, as Spark SQL writes it.
     :param low: the smallest value: an integer (dates as days and timestamps as microseconds since 1970), a ``Decimal``
         or a text; None if there is no limit. Strict comparisons count as if they were not.

@@ -75,7 +75,6 @@ class TrackingColumn:
 class TargetScan:
     """Reads files of the target as the transaction sees it.
 
-    :param gateway: the session's JVM.
     :param statement: the merge; the rows get the attributes that its expressions refer to.
     :param transaction: the JVM's ``OptimisticTransaction``.
     """

@@ -59,7 +59,6 @@ class MergeTransaction:
 
     While it is active, all other reads of the merge use the same snapshot of the target.
 
-    :param gateway: the session's JVM.
     :param statement: the merge that runs in it.
     :param use_checksum: whether to use the version's checksum file, which repeats information from the log.
     :param list_files: whether all files may be listed on the driver, if they are not too many.

@@ -53,7 +53,6 @@ _MOST_BYTES_AT_ONCE = 256 * 1024 * 1024
 class Copies:
     """Copies of touched files without the rows that clauses take, made in the background.
 
-    :param merge: the merge.
     :param terms: how copies are made.
     :param jobs: the files to copy, each with its add action.
     :param folder: a folder for temporary files.

@@ -45,7 +45,6 @@ _MOST_BYTES_AT_ONCE = 32 * 1024 * 1024
 class CopiesOnExecutors:
     """A Spark job that copies files, started in the background.
 
-    :param gateway: the session's JVM.
     :param files: what to copy; taken rows are not kept.
     :param codec: see :func:`~airflow_delta_merge.engine.old_rows.parquet_copy.copy_file`, also for ``leaves``.
     """

@@ -42,7 +42,6 @@ _REASONS = {
 class CheckedFiles:
     """The JSON or CSV files of a source.
 
-    :param config: the merge.
     :param rule: what becomes of bad rows.
     :raises BadRowsError: when the rule allows none, and reading the columns has met some.
     :raises EmptySourceError: when the files hold nothing, not even columns, and the guards want no merge of none.

@@ -61,8 +61,6 @@ class _Rule:
 class SourceCheck:
     """Looks at one merge's source.
 
-    :param gateway: the session's JVM.
-    :param statement: the resolved merge.
     :param expected: what its source must be like.
     :param prefix: how the names of the check's own columns begin, which no column of a user does.
     :raises SourceExpectationError: when a column is missing or of another type; nothing was read then.

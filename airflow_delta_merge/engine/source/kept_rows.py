@@ -30,7 +30,6 @@ _MOST_TRIES = 5
 class KeptRows:
     """Keeps rows of one merge, which may take several attempts.
 
-    :param gateway: the session's JVM.
     :param target: the table that is merged into, as the statement names it.
     :param identity: who merges.
     """

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 class AllChanges:
     """What a merge changes, once its touched files are known.
 
-    :param merge: the merge.
     :param touched: its touched files, and the matches in them.
     """
 
