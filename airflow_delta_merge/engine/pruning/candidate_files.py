@@ -45,8 +45,6 @@ def _predicates(merge: StartedMerge, of_keys: Sequence[Column]) -> list[Column]:
 
     They choose files by their statistics only. Evaluated for rows, a clause's condition might raise an error for a row
     that the clause does not apply to.
-
-    :param of_keys: as for :func:`candidate_files`.
     """
     if merge.clauses_of("not matched by source"):
         return _predicates_by_source(merge, of_keys)

@@ -155,9 +155,7 @@ def range_of_all(column: str, type_: str, statistics: Sequence[dict[str, Any]]) 
 def files_of_a_value(column: str, type_: str, statistics: Sequence[dict[str, Any]]) -> int:
     """Number of files that may hold the median of all bounds: few if the column's values differ between files.
 
-    :param column: its physical name.
-    :param type_: its type; must satisfy :func:`is_comparable`.
-    :param statistics: each file's statistics; empty for a file without any.
+    Its parameters are those of :func:`range_of_all`.
     """
     known = _known_bounds(column, type_, statistics)
     if not known:
