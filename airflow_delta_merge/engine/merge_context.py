@@ -127,12 +127,6 @@ class MergeContext(StartedMerge):
         is_much = self.candidates.num_bytes >= self.settings.copy_files_from_bytes
         return is_much and bool(self.target_clauses) and self.transaction.may_copy_files
 
-    @property
-    def needs_positions(self) -> bool:
-        """Whether the search must find each row's position in its file."""
-        transaction = self.transaction
-        return transaction.writes_deletion_vectors or transaction.writes_change_data or self.copies_files
-
     def source_without(self, matched_ids: DataFrame) -> DataFrame:
         """The source rows that are not among the matched ones.
 

@@ -76,14 +76,16 @@ def positions_in(
 ) -> DataFrame:
     """The target's rows in ``files``, each with its file's path, its index in the file and a number.
 
-    The index is set where positions must be the same in each read (deletion vectors, change data); else it is NULL,
-    so the reader need not count. The number is unique in this read.
+    The index is set where positions must be the same in each read; else it is NULL, so the reader need not count. The
+    number is unique in this read.
 
     :param where: predicates that the rows must fulfil.
     :param most_tasks: maximum number of tasks that read them; None for Spark's own number.
     """
-    return merge.transaction.target.frame_with_positions(
-        files, merge.names, indexed=merge.needs_positions, where=where, most_tasks=most_tasks
+    transaction = merge.transaction
+    indexed = transaction.writes_deletion_vectors or transaction.writes_change_data or merge.copies_files
+    return transaction.target.frame_with_positions(
+        files, merge.names, indexed=indexed, where=where, most_tasks=most_tasks
     )
 
 
