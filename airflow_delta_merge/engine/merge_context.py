@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.metrics import MergeMetrics
     from airflow_delta_merge.engine.settings import Settings
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
-    from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 
 
 class ColumnNames:
@@ -50,7 +49,6 @@ class StartedMerge:
 
     :param statement: the resolved merge.
     :param transaction: the transaction on the target.
-    :param write: where files are written and committed.
     :param names: the engine's own column names.
     :param metrics: where counts and durations go.
     :param settings: the session's settings for the engine's shortcuts.
@@ -61,7 +59,6 @@ class StartedMerge:
     gateway: Gateway
     statement: ResolvedMerge
     transaction: MergeTransaction
-    write: TransactionalWrite
     names: ColumnNames
     metrics: MergeMetrics
     settings: Settings

@@ -30,7 +30,6 @@ from airflow_delta_merge.engine.source.null_keys import NullKeys
 from airflow_delta_merge.engine.source.read_once import read_once
 from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
 from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
-from airflow_delta_merge.engine.transactional_write import TransactionalWrite
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -241,7 +240,6 @@ class MergeIntoCommand:
             gateway=self._gateway,
             statement=self._statement,
             transaction=transaction,
-            write=TransactionalWrite(self._gateway, transaction),
             names=ColumnNames(),
             metrics=self._metrics,
             settings=self._settings.of_table(transaction.table_property),

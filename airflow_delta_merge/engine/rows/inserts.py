@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.metrics import set_adding_metrics
 from airflow_delta_merge.engine.rows.change_data import with_insert_rows
 from airflow_delta_merge.engine.rows.output import clause_number, inserted_columns
+from airflow_delta_merge.engine.transactional_write import write_files
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
@@ -57,7 +58,7 @@ def append_rows(merge: StartedMerge, unmatched: DataFrame, *, input_bytes: int) 
     :param input_bytes: a rough size of ``unmatched``.
     """
     rows = inserted_rows(merge, unmatched)
-    added = merge.write.write_files(rows, input_bytes=input_bytes)
+    added = write_files(merge, rows, input_bytes=input_bytes)
     files = merge.transaction.files.file_set(added)
     set_adding_metrics(merge, files)
     merge.metrics.set(numTargetRowsInserted=files.num_rows if files.num_rows is not None else rows.count())

@@ -34,6 +34,7 @@ from airflow_delta_merge.engine.strategies.shared_steps import (
     write_inserts_alone,
     write_step,
 )
+from airflow_delta_merge.engine.transactional_write import write_files, write_rewritten
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
@@ -154,7 +155,8 @@ class AllChanges:
         """Write updates and inserts, both made from source rows."""
         merge = self.merge
         most_rows = max(merge.source.num_rows, self.touched.num_pairs)
-        return merge.write.write_files(
+        return write_files(
+            merge,
             updates_and_inserts_of_matches(merge, self.touched),
             input_bytes=merge.source.num_bytes * most_rows // max(1, merge.source.num_rows),
         )
@@ -164,7 +166,8 @@ class AllChanges:
         if rows is not None and not self.touched.keeps_rest:
             # Several pairs may share one source row, so this is an estimate.
             num_inserted = max(0, merge.source.num_rows - self.touched.num_pairs)
-            return merge.write.write_rewritten(
+            return write_rewritten(
+                merge,
                 rows,
                 files=files,
                 moves_rows=merge.statement.may_change(merge.transaction.partition_columns),
@@ -174,7 +177,7 @@ class AllChanges:
         sized = [(rows, self._bytes_of_new_versions()), (inserted, merge.source.num_bytes)]
         parts = [(part, num_bytes) for part, num_bytes in sized if part is not None]
         together = reduce(DataFrame.unionAll, (part for part, _ in parts))
-        return merge.write.write_files(together, input_bytes=sum(num_bytes for _, num_bytes in parts))
+        return write_files(merge, together, input_bytes=sum(num_bytes for _, num_bytes in parts))
 
     def _bytes_of_new_versions(self) -> int:
         files, taken = self.touched.files, sum(self.touched.rows_of_clause)

@@ -33,6 +33,7 @@ from airflow_delta_merge.engine.strategies.shared_steps import (
     write_step,
 )
 from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
+from airflow_delta_merge.engine.transactional_write import write_files
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _write(merge: MergeContext, facts: Facts) -> tuple[dict[str, Any] | None, Wr
     try:
         observed = _new_rows(merge, rows.observe(observation, *counted))
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        actions = raises_merge_errors(merge.write.write_files)(observed, input_bytes=num_bytes)
+        actions = raises_merge_errors(write_files)(merge, observed, input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match must be reported before any error from a value's expression.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
