@@ -342,8 +342,8 @@ WRITES = [
     Fault(
         name="source-computed-twice",
         file=f"{ENGINE}/source/materialized.py",
-        before="frame=hints.added_to(gateway, kept),",
-        after="frame=hints.added_to(gateway, frame),",
+        before="with_join_hints(gateway, statement, kept)",
+        after="with_join_hints(gateway, statement, frame)",
         shows="A source with rand() or a changing table gives one row to the search and another one to the write.",
         tests=("differential/test_sources.py::test_each_source_row_is_computed_once",),
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.join_hints import JoinHints
+from airflow_delta_merge.engine.delta_jvm.join_hints import with_join_hints
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
@@ -116,15 +116,15 @@ def materialize_source(
     kept, values = gateway.checkpoint(frame, storage_level, [count, *statistics])
     rdd = gateway.checkpoint_rdd(kept)
     num_bytes = gateway.stored_bytes(rdd)
-    hints = JoinHints.of_source(gateway, statement)
+    hinted, strategy = with_join_hints(gateway, statement, kept)
     return MaterializedSource(
-        frame=hints.added_to(gateway, kept),
+        frame=hinted,
         row_id=row_id,
         num_rows=int(values.pop(row_id)),
         num_bytes=num_bytes,
         statistics=values,
         storage_level=storage_level,
-        is_small=num_bytes <= broadcast_bytes if hints.strategy is None else hints.strategy == BROADCAST,
-        join_strategy=hints.strategy,
+        is_small=num_bytes <= broadcast_bytes if strategy is None else strategy == BROADCAST,
+        join_strategy=strategy,
         rdd=rdd,
     )
