@@ -157,7 +157,7 @@ FILES = [
     Fault(
         name="by-source-conditions-believe-each-bound",
         file=f"{ENGINE}/pruning/candidate_files.py",
-        before="not merge.settings.prune_by_source or not leaves_files_out(values.type)",
+        before="not merge.settings.prune_by_source or not leaves_files_out(part.type)",
         after="not merge.settings.prune_by_source",
         shows="A by-source clause passes over rows in files whose writer rounded a bound.",
         tests=(

@@ -9,7 +9,7 @@ from functools import cached_property
 from pyspark.sql import Column
 
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_option
-from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts
+from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts, range_of
 from airflow_delta_merge.engine.pruning.trusted_bounds import INTEGER_BITS
 
 
@@ -53,24 +53,26 @@ class Conjuncts:
         """
         target, partitions = self._command.target().outputSet(), self._attributes(partitioned_by)
 
+        def part(conjunct: JavaObject) -> TargetPart | None:
+            if conjunct.references().subsetOf(partitions):
+                return self._gateway.column(conjunct)
+            return range_of(self._gateway, conjunct, self._plain_target_column)
+
         def parts(conjuncts: Iterable[JavaObject]) -> list[tuple[JavaObject, TargetPart]]:
-            return [
-                (each, TargetPart.of(self._gateway, each, partitions, self._plain_target_column))
-                for each in conjuncts
-                if each.references().subsetOf(target)
-            ]
+            found = ((each, part(each)) for each in conjuncts if each.references().subsetOf(target))
+            return [(conjunct, known) for conjunct, known in found if known is not None]
 
         by_source = [parts(each) for each in self._of_clauses(self._command.notMatchedBySourceClauses())]
         of_condition = parts(self._conjuncts(self._command.condition()))
         shared = [
-            part
-            for conjunct, part in of_condition
+            known
+            for conjunct, known in of_condition
             if all(any(conjunct.semanticEquals(other) for other, _ in clause) for clause in by_source)
         ]
         return TargetParts(
-            condition=[part for _, part in of_condition],
+            condition=[known for _, known in of_condition],
             shared=shared,
-            by_source=[[part for _, part in clause] for clause in by_source],
+            by_source=[[known for _, known in clause] for clause in by_source],
         )
 
     def _attributes(self, names: Sequence[str]) -> JavaObject:

@@ -38,42 +38,13 @@ class TargetRange:
     high: Any | None
 
 
-@dataclass(frozen=True)
-class TargetPart:
-    """A part of a condition that uses only the target.
-
-    :param predicate: the part itself.
-    :param of_partitions: whether it uses only partition columns.
-    :param range: the part as a range, if it compares a column with constants.
-    """
-
-    predicate: Column
-    of_partitions: bool
-    range: TargetRange | None
-
-    @classmethod
-    def of(
-        cls,
-        gateway: Gateway,
-        expression: JavaObject,
-        partitions: JavaObject,
-        plain_column: Callable[[JavaObject], JavaObject | None],
-    ) -> TargetPart:
-        """An optimized expression over the target as such a part.
-
-        :param partitions: the JVM set of the partition columns' attributes.
-        :param plain_column: gives the target's attribute behind an expression, or None.
-        """
-        return cls(
-            predicate=gateway.column(expression),
-            of_partitions=bool(expression.references().subsetOf(partitions)),
-            range=_range(gateway, expression, plain_column),
-        )
+#: A part of a condition that uses only the target: a predicate over partition columns, or a range of another column.
+TargetPart = Column | TargetRange
 
 
 @dataclass(frozen=True)
 class TargetParts:
-    """The target-only parts of a merge's conditions.
+    """The target-only parts of a merge's conditions by which files can be chosen.
 
     :param condition: those of the ON condition.
     :param shared: those of them that all NOT MATCHED BY SOURCE conditions have, too, such as the bounds of a window.
@@ -85,10 +56,13 @@ class TargetParts:
     by_source: list[list[TargetPart]]
 
 
-def _range(
+def range_of(
     gateway: Gateway, expression: JavaObject, plain_column: Callable[[JavaObject], JavaObject | None]
 ) -> TargetRange | None:
-    """The expression as a range of a target column; None if it doesn't compare one with constants."""
+    """An optimized expression as a range of a target column; None if it doesn't compare one with constants.
+
+    :param plain_column: gives the target's attribute behind an expression, or None.
+    """
     name = class_name_of(expression)
     if name in ("In", "InSet"):
         is_set = name == "InSet"  # from more than ten constants

@@ -82,15 +82,14 @@ def _trusted(merge: StartedMerge, part: TargetPart) -> Column | None:
 
     None if nothing leaves files out.
     """
-    if part.of_partitions:
-        return part.predicate
-    values = part.range
-    if values is None or not merge.settings.prune_by_source or not leaves_files_out(values.type):
+    if isinstance(part, Column):
+        return part
+    if not merge.settings.prune_by_source or not leaves_files_out(part.type):
         return None
-    ends = [end for end in (values.low, values.high) if end is not None]
-    low, high = with_margin(values.type, (ends[0], ends[-1]), in_utc=merge.transaction.is_in_utc, ascii_only=True)
-    known = None if values.low is None else low, None if values.high is None else high
-    return None if known == (None, None) else in_range(values.column, known, values.type)
+    ends = [end for end in (part.low, part.high) if end is not None]
+    low, high = with_margin(part.type, (ends[0], ends[-1]), in_utc=merge.transaction.is_in_utc, ascii_only=True)
+    known = None if part.low is None else low, None if part.high is None else high
+    return None if known == (None, None) else in_range(part.column, known, part.type)
 
 
 def _conjunction(predicates: Sequence[Column]) -> Column:
