@@ -106,9 +106,9 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
     deletes = merge.numbers_of("delete")
     if deletes and not merge.transaction.writes_change_data:
         joined = joined.filter(~number.isin(deletes))
-    new, old = _new_and_old_values(merge, number, tracking)
-    columns = merge.output_columns(new, tracking)
+    columns = merge.output_columns(_new_values(merge, number, tracking), tracking)
     if merge.transaction.writes_change_data:
+        old = [*merge.statement.copied_columns, *(column.column for column in tracking)]
         before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
         rows = with_change_rows(joined, columns, before, change_type(merge.target_clauses, number))
     else:
@@ -159,14 +159,10 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
 
 
-def _new_and_old_values(
-    merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]
-) -> tuple[list[Column], list[Column]]:
-    old = list(merge.statement.copied_columns)
-    new = updated_columns(old, merge.target_clauses, number)
+def _new_values(merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]) -> list[Column]:
+    new = updated_columns(merge.statement.copied_columns, merge.target_clauses, number)
     updates = merge.numbers_of("update")
     for column in tracking:
-        old.append(column.column)
         voids = column.changes_with_row and updates
         new.append(F.when(~number.isin(updates), column.column) if voids else column.column)
-    return new, old
+    return new
