@@ -13,7 +13,7 @@ from airflow_delta_merge.engine.delta_jvm.join_hints import with_join_hints
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+    from airflow_delta_merge.engine.merge_context import StartedMerge
 
 #: Storage level of the source in the first attempt. Delta uses DISK_ONLY; memory keeps small merges off the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"
@@ -86,15 +86,12 @@ def storage_level(gateway: Gateway, attempt: int) -> str:
 
 
 def materialize_source(
-    gateway: Gateway,
-    statement: ResolvedMerge,
+    merge: StartedMerge,
     *,
-    row_id: str,
     statistics: Iterable[Column],
-    also: Sequence[Column] = (),
-    marked: Callable[[DataFrame], DataFrame] | None = None,
+    also: Sequence[Column],
+    marked: Callable[[DataFrame], DataFrame] | None,
     storage_level: str,
-    broadcast_bytes: int,
 ) -> MaterializedSource:
     """Compute the source once and keep it until it is released.
 
@@ -102,13 +99,12 @@ def materialize_source(
     For the same reason Delta materializes sources that it cannot trust to be deterministic. This engine materializes
     every source, because the pass also yields the row count and the statistics that prune the target.
 
-    :param row_id: name of the numbering column to add.
     :param statistics: named aggregates over the source's columns.
     :param also: columns to keep beside those that the merge uses.
     :param marked: adds columns to the rows, which ``statistics`` may use.
     :param storage_level: Spark's storage level for the rows.
-    :param broadcast_bytes: maximum size of a source that counts as small.
     """
+    gateway, statement, row_id = merge.gateway, merge.statement, merge.names.source_row_id
     rows = statement.source_frame(also)
     rows = rows if marked is None else marked(rows)
     frame = rows.withColumn(row_id, F.monotonically_increasing_id())
@@ -124,7 +120,7 @@ def materialize_source(
         num_bytes=num_bytes,
         statistics=values,
         storage_level=storage_level,
-        is_small=num_bytes <= broadcast_bytes if strategy is None else strategy == BROADCAST,
+        is_small=num_bytes <= merge.settings.broadcast_bytes if strategy is None else strategy == BROADCAST,
         join_strategy=strategy,
         rdd=rdd,
     )

@@ -37,22 +37,19 @@ def read_once(
     :raises MergeGuardError: when the source is empty, or not as expected.
     :raises NullKeysError: when it has NULL keys that are refused.
     """
-    gateway, statement, transaction = started.gateway, started.statement, started.transaction
-    metrics, names = started.metrics, started.names
+    gateway, transaction, metrics = started.gateway, started.transaction, started.metrics
     report.storage_level = storage_level(gateway, started.source_attempt)
-    needed, reason = statement.materialization
+    needed, reason = started.statement.materialization
     report.materialization = str(reason) if needed else MATERIALIZATION_REASON
     with metrics.phase("scan", "scanTimeMs"), gateway.step("choose the target's files"):
         keys = keys_to_prune_by(started)
     check = _source_check(started, is_dry_run=is_dry_run)
-    null_statistic = f"{names.expected}null_keys"
+    null_statistic = f"{started.names.expected}null_keys"
     timed = metrics.phase("source", "materializeSourceTimeMs")
     recorded = nullcontext() if is_dry_run else started.recorded("materializeSource")
     with timed, gateway.step("materialize source"), recorded:
         source = materialize_source(
-            gateway,
-            statement,
-            row_id=names.source_row_id,
+            started,
             statistics=[
                 *(statistic for key in keys for statistic in key.statistics()),
                 *(check.statistics() if check else ()),
@@ -61,7 +58,6 @@ def read_once(
             also=check.columns if check else (),
             marked=check.marked if check else None,
             storage_level=report.storage_level,
-            broadcast_bytes=started.settings.broadcast_bytes,
         )
     try:
         _log.info("Read the source: %s rows, %.1f MB", source.num_rows, source.num_bytes / 1e6)
