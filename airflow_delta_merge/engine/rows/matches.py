@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.pruning.key_filter import filtered_condition
-from airflow_delta_merge.engine.rows.output import only_changes, target_row_clause
+from airflow_delta_merge.engine.rows.output import numbered_by_clause
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
@@ -87,15 +87,6 @@ def positions_in(
     return transaction.target.frame_with_positions(
         files, merge.names, indexed=indexed, where=where, most_tasks=most_tasks
     )
-
-
-def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
-    """Number of the clause that takes a target row (joined with its source row), 0 when none does."""
-    number = target_row_clause(merge.clauses_of("matched"), merge.clauses_of("not matched by source"), has_match)
-    if not merge.options.update_only_changed:
-        return number
-    statement = merge.statement
-    return only_changes(number, merge.target_clauses, statement.copied_columns, statement.column_types)
 
 
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:

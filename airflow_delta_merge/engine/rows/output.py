@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause
+    from airflow_delta_merge.engine.merge_context import MergeContext
 
 
 def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:
@@ -36,27 +37,20 @@ def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Colum
     return F.array_position(F.array(*padding, *holds), True).cast("int")
 
 
-def target_row_clause(
-    matched: Sequence[ResolvedClause], by_source: Sequence[ResolvedClause], has_match: Column
-) -> Column:
-    """Number of the clause that takes a target row, 0 when none does.
+def numbered_by_clause(merge: MergeContext, has_match: Column) -> Column:
+    """Number of the clause that takes a target row (joined with its source row), 0 when none does.
 
     :param has_match: whether the target row has a matching source row.
     """
-    return F.when(has_match, clause_number(matched)).otherwise(clause_number(by_source, first=len(matched) + 1))
+    matched, by_source = merge.clauses_of("matched"), merge.clauses_of("not matched by source")
+    number = F.when(has_match, clause_number(matched)).otherwise(clause_number(by_source, first=len(matched) + 1))
+    return _only_changes(merge, number) if merge.options.update_only_changed else number
 
 
-def only_changes(
-    number: Column, clauses: Sequence[ResolvedClause], copied: Sequence[Column], types: Sequence[str]
-) -> Column:
-    """The clause's number, but 0 for a row that an update clause would not change.
-
-    :param number: the number of the clause that takes the row.
-    :param clauses: the clauses that act on target rows, in the order of their numbers.
-    :param copied: the row's columns before the update.
-    :param types: their types as Spark SQL writes them; a column that Spark cannot compare counts as changed.
-    """
-    for index, clause in enumerate(clauses, start=1):
+def _only_changes(merge: MergeContext, number: Column) -> Column:
+    """The clause's number, but 0 for a row that an update clause would not change."""
+    copied, types = merge.statement.copied_columns, merge.statement.column_types
+    for index, clause in enumerate(merge.target_clauses, start=1):
         if clause.action != "update":
             continue
         changes = F.lit(False)
@@ -68,7 +62,7 @@ def only_changes(
 
 
 def _differ(new: Column, old: Column, type_: str) -> Column:
-    """Whether two values of a type differ, or might."""
+    """Whether two values of a type differ, or might: Spark can't compare some types."""
     if type_.startswith("string collate "):  # texts that are equal by the collation may still be different texts
         new, old, type_ = new.cast("string"), old.cast("string"), "string"
     if any(part in type_ for part in ("map<", "variant", " collate ")):

@@ -9,12 +9,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.rows.change_data import with_change_rows
-from airflow_delta_merge.engine.rows.matches import numbered_by_clause, positions_in
+from airflow_delta_merge.engine.rows.matches import positions_in
 from airflow_delta_merge.engine.rows.output import (
     change_type,
     clause_number,
     columns_of_clause,
     inserted_columns,
+    numbered_by_clause,
     updated_columns,
 )
 from airflow_delta_merge.exceptions import MergeExecutionError

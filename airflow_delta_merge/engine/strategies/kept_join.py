@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.rows.matches import MatchCounts, match_counts, numbered_by_clause, positions_in
+from airflow_delta_merge.engine.rows.matches import MatchCounts, match_counts, positions_in
+from airflow_delta_merge.engine.rows.output import numbered_by_clause
 from airflow_delta_merge.engine.source.materialized import BROADCAST, MaterializedSource
 
 if TYPE_CHECKING:

@@ -22,8 +22,14 @@ from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.usage import record_operation
 from airflow_delta_merge.engine.metrics import count_rows, set_skipping_metrics, set_written_metrics
 from airflow_delta_merge.engine.rows.change_data import with_change_rows
-from airflow_delta_merge.engine.rows.matches import clause_counts, numbered_by_clause, rows_of_clause
-from airflow_delta_merge.engine.rows.output import change_type, clause_number, inserted_columns, updated_columns
+from airflow_delta_merge.engine.rows.matches import clause_counts, rows_of_clause
+from airflow_delta_merge.engine.rows.output import (
+    change_type,
+    clause_number,
+    inserted_columns,
+    numbered_by_clause,
+    updated_columns,
+)
 from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 from airflow_delta_merge.engine.strategies.shared_steps import (
