@@ -28,10 +28,9 @@ def inserted_rows(
     :param change_data: whether change rows are written beside the data; a merge that only appends needs none.
     :return: columns of the table's final schema, ``tracking`` and, with change data, ``_change_type``.
     """
-    clauses = merge.insert_clauses
     number = F.col(merge.names.clause)
-    numbered = unmatched.select("*", clause_number(clauses).alias(merge.names.clause)).filter(number > 0)
-    values = inserted_columns(clauses, number)
+    numbered = unmatched.select("*", clause_number(merge.insert_clauses).alias(merge.names.clause)).filter(number > 0)
+    values = inserted_columns(merge, number)
     values += [F.lit(None).cast("bigint") for _ in tracking]
     columns = merge.output_columns(values, tracking)
     rows = with_insert_rows(numbered, columns) if change_data else numbered.select(*columns)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause
-    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
 
 
 def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:
@@ -70,17 +70,16 @@ def _differ(new: Column, old: Column, type_: str) -> Column:
     return ~new.eqNullSafe(old)
 
 
-def updated_columns(copied: Sequence[Column], clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:
+def updated_columns(merge: MergeContext, number: Column) -> list[Column]:
     """The columns of the rewritten target row: new values where an update clause changes them, else the old ones.
 
-    :param copied: the old values, as columns of the final schema.
-    :param clauses: the clauses that act on target rows, in the order of their numbers.
     :param number: the number of the clause that took the row.
+    :return: columns of the final schema.
     """
-    numbered = enumerate(clauses, start=1)
+    numbered = enumerate(merge.target_clauses, start=1)
     updates = [(number == F.lit(index), clause) for index, clause in numbered if clause.action == "update"]
     columns = []
-    for position, old in enumerate(copied):
+    for position, old in enumerate(merge.statement.copied_columns):
         chain: Column | None = None
         for taken, clause in updates:
             if clause.changes[position]:
@@ -90,11 +89,11 @@ def updated_columns(copied: Sequence[Column], clauses: Sequence[ResolvedClause],
     return columns
 
 
-def change_type(clauses: Sequence[ResolvedClause], number: Column) -> Column:
+def change_type(merge: MergeContext, number: Column) -> Column:
     """The change type of a target row in the change data feed: NULL for a row that is only copied."""
     kinds = {"update": "update_postimage", "delete": "delete"}
     kind = F.lit(None).cast("string")
-    for index, clause in enumerate(clauses, start=1):
+    for index, clause in enumerate(merge.target_clauses, start=1):
         kind = F.when(number == F.lit(index), F.lit(kinds[clause.action])).otherwise(kind)
     return kind
 
@@ -115,6 +114,7 @@ def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int],
     return columns
 
 
-def inserted_columns(clauses: Sequence[ResolvedClause], number: Column) -> list[Column]:
+def inserted_columns(merge: StartedMerge, number: Column) -> list[Column]:
     """The columns of a row that one of the insert clauses makes; see :func:`columns_of_clause`."""
+    clauses = merge.insert_clauses
     return columns_of_clause(clauses, range(1, len(clauses) + 1), number)

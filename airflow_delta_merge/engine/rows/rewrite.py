@@ -71,7 +71,7 @@ def updates_and_inserts_of_matches(merge: MergeContext, touched: TouchedFiles) -
     rows = joined.select(
         "*", F.when(is_new, clause_number(merge.insert_clauses)).otherwise(F.lit(0)).alias(names.insert_clause)
     ).filter(F.col(names.clause).isin(numbers) | (inserted > 0))
-    new = inserted_columns(merge.insert_clauses, inserted)
+    new = inserted_columns(merge, inserted)
     pairs = zip(new, _updated_from_source(merge), strict=True)
     values = [F.when(is_new, value).otherwise(updated) for value, updated in pairs]
     return rows.select(*merge.output_columns(values, []))
@@ -111,7 +111,7 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
     if merge.transaction.writes_change_data:
         old = [*merge.statement.copied_columns, *(column.column for column in tracking)]
         before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
-        rows = with_change_rows(joined, columns, before, change_type(merge.target_clauses, number))
+        rows = with_change_rows(joined, columns, before, change_type(merge, number))
     else:
         rows = joined.select(*columns)
     return merge.transaction.target.marked_as_tracking(rows, tracking), tracking
@@ -161,7 +161,7 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
 
 
 def _new_values(merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]) -> list[Column]:
-    new = updated_columns(merge.statement.copied_columns, merge.target_clauses, number)
+    new = updated_columns(merge, number)
     updates = merge.numbers_of("update")
     for column in tracking:
         voids = column.changes_with_row and updates

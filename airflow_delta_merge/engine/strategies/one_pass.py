@@ -228,16 +228,16 @@ def _new_rows(merge: MergeContext, rows: DataFrame) -> DataFrame:
     is_kept, deletes = is_target_row, merge.numbers_of("delete")
     if deletes and not changes:
         is_kept = is_kept & ~clause.isin(deletes)
-    values = updated_columns(merge.statement.copied_columns, merge.target_clauses, clause)
+    values = updated_columns(merge, clause)
     if merge.insert_clauses:
         is_kept = is_kept | (inserted > 0)
-        new = inserted_columns(merge.insert_clauses, inserted)
+        new = inserted_columns(merge, inserted)
         pairs = zip(values, new, strict=True)
         values = [F.when(is_target_row, value).otherwise(of_source) for value, of_source in pairs]
     rows, columns = rows.filter(is_kept), merge.output_columns(values, [])
     if not changes:
         return rows.select(*columns)
-    kind = F.when(is_target_row, change_type(merge.target_clauses, clause)).otherwise(F.lit("insert"))
+    kind = F.when(is_target_row, change_type(merge, clause)).otherwise(F.lit("insert"))
     return with_change_rows(rows, columns, merge.statement.copied_row, kind)
 
 
