@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from airflow_delta_merge.config import SourceExpectations
-    from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
-    from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+    from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source.kept_rows import KeptRows
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
@@ -62,19 +61,16 @@ class SourceCheck:
     """Looks at one merge's source.
 
     :param expected: what its source must be like.
-    :param prefix: how the names of the check's own columns begin, which no column of a user does.
     :raises SourceExpectationError: when a column is missing or of another type; nothing was read then.
     """
 
-    def __init__(
-        self, gateway: Gateway, statement: ResolvedMerge, expected: SourceExpectations, *, prefix: str
-    ) -> None:
-        self._gateway = gateway
+    def __init__(self, merge: StartedMerge, expected: SourceExpectations) -> None:
+        self._gateway = merge.gateway
         self._expected = expected
-        self._prefix = prefix
-        source = statement.whole_source_frame()
+        self._prefix = merge.names.expected
+        source = merge.statement.whole_source_frame()
         self._check_columns(source)
-        compared = source.select(*[equality.source for equality in statement.conjuncts.equalities]).columns
+        compared = source.select(*[equality.source for equality in merge.statement.conjuncts.equalities]).columns
         keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
         columns = [name.lower() for name in source.columns]
         #: The parts of the names of the columns that identify a row.

@@ -87,7 +87,7 @@ def _source_check(started: StartedMerge, *, is_dry_run: bool) -> SourceCheck | N
     if expected is None:
         return None
     try:
-        return SourceCheck(started.gateway, started.statement, expected, prefix=started.names.expected)
+        return SourceCheck(started, expected)
     except SourceExpectationError as error:
         if not is_dry_run:
             raise
