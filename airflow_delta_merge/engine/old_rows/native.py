@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
 
 _log = logging.getLogger(__name__)
 
@@ -175,22 +176,17 @@ def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> boo
 
 
 @contextmanager
-def copies_without(
-    merge: MergeContext, files: FileSet, matches: DataFrame, *, keep_taken_rows: bool
-) -> Iterator[Copies | None]:
-    """Start copying files without the rows that clauses take; None if they can't be copied unchanged.
+def copies_without(merge: MergeContext, touched: TouchedFiles, *, keep_taken_rows: bool) -> Iterator[Copies | None]:
+    """Start copying the touched files without the rows that clauses take; None if they can't be copied unchanged.
 
     If the merge fails within this context, no copy is left.
 
-    :param files: the touched files.
-    :param matches: columns ``path`` (the file's, as Spark encodes it), ``row_index`` (long) and ``clause``, its number;
-        a row may appear more than once.
     :param keep_taken_rows: whether to keep the taken rows in temporary files, deleted when this context ends.
     """
     terms = merge.transaction.copy_terms
-    adds = {terms.path_of(add): add for add in merge.gateway.as_json(files.files)}
+    adds = {terms.path_of(add): add for add in merge.gateway.as_json(touched.files.files)}
     reason = _reason_not_to_copy(terms, adds)
-    taken = {} if reason else _taken_positions(matches)
+    taken = {} if reason else _taken_positions(touched.matches)
     if not reason and taken.keys() != adds.keys():
         reason = "Spark's paths of the files differ from those in the table's log"
     if reason is not None:

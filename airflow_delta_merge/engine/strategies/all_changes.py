@@ -97,7 +97,7 @@ class AllChanges:
         """
         merge = self.merge
         keep = self._reads_taken_rows() and not merge.transaction.copy_terms.by_executors
-        with copies_without(merge, self.touched.files, self.touched.matches, keep_taken_rows=keep) as copies:
+        with copies_without(merge, self.touched, keep_taken_rows=keep) as copies:
             taken_rows = copies.taken_rows() if copies is not None and keep else None
             if copies is None or (keep and taken_rows is None):
                 return None
