@@ -184,7 +184,7 @@ class SourceCheck:
         counts = {rule.name: int(source.statistics[rule.mark]) for rule in self._rules}
         found = [text for rule in self._rules for text in self._failures_of(rule, source, fails)]
         if self._expected.unique and self._unique_rule is None:
-            counts["unique"], of_unique = self._duplicates(source, left, fails)
+            counts["unique"], of_unique = self._duplicates(source, left)
             found += of_unique
         if found and fails:
             sampled = "" if self._expected.sample == "none" else " The log above shows some of them."
@@ -213,7 +213,7 @@ class SourceCheck:
             self._show(f"rows without {name}", rows.filter(_column(name).isNull()))
         return [f"{name} is NULL in {_number_of(number, 'row')}" for name, number in found.items()]
 
-    def _duplicates(self, source: MaterializedSource, left: MaterializedSource, fails: bool) -> tuple[int, list[str]]:
+    def _duplicates(self, source: MaterializedSource, left: MaterializedSource) -> tuple[int, list[str]]:
         """How many rows aren't unique among those that are left, and what makes the merge fail."""
         on_failure = self._expected.unique_on_failure
         rows = left.frame.drop(source.row_id)

@@ -209,7 +209,7 @@ class AllChanges:
         actions, counts, emptied = merge.transaction.deletion_vector_actions(
             self.touched.files, self.touched.matches.filter(F.col("clause") > 0).select("path", "row_index")
         )
-        check_marked(merge, self.touched, merge.transaction.files.rows_more(actions))
+        check_marked(self.touched, merge.transaction.files.rows_more(actions))
         merge.metrics.set(
             numTargetDeletionVectorsAdded=counts["numDeletionVectorsAdded"],
             numTargetDeletionVectorsRemoved=counts["numDeletionVectorsRemoved"],

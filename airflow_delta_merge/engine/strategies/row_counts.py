@@ -38,7 +38,7 @@ def count_inserted(merge: MergeContext, touched: TouchedFiles, num_written: int)
     return inserted
 
 
-def check_marked(merge: MergeContext, touched: TouchedFiles, more_rows: int | None) -> None:
+def check_marked(touched: TouchedFiles, more_rows: int | None) -> None:
     """Check that deletion vectors mark as many rows as clauses take.
 
     :param more_rows: by how many rows the table grows; None if that is unknown.
