@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 
 from airflow_delta_merge.launch.preparation import SHORT_SECONDS, Preparation
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
+from tests.airflow.conftest import DAGS
 from tests.readable_ids import readable
 
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
 
 
 def recorded_seconds(result: Any) -> float | None:
-    return seconds_of_last_run(SimpleNamespace(task_id="merge", xcom_pull=lambda **_: result))
+    return seconds_of_last_run(SimpleNamespace(task_id="merge", map_index=-1, xcom_pull=lambda **_: result))
 
 
 @pytest.mark.parametrize(
@@ -43,11 +45,31 @@ def test_seconds_of_last_run(result: Any, seconds: float | None) -> None:
     assert recorded_seconds(result) == seconds
 
 
+def test_only_the_last_run_of_the_same_task_counts() -> None:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    dag = DagBag(DAGS / "history.py", bundle_name="dags-folder").dags["history"]
+    runs = [dag.test(logical_date=datetime(2026, 3, day, tzinfo=UTC)) for day in (1, 2, 3)]
+    with create_session() as session:
+        found = [
+            {
+                f"{row.task_id}[{row.map_index}]": XComModel.deserialize_value(row)["of_last_run"]
+                for row in session.scalars(XComModel.get_many(run_id=run.run_id, dag_ids="history", key="return_value"))
+            }
+            for run in runs
+        ]
+    first, *later = found
+    assert first == {"alone[-1]": None, "mapped[0]": None, "mapped[1]": None}
+    assert later == [{"alone[-1]": 1.0, "mapped[0]": 1.0, "mapped[1]": 2.0}] * 2
+
+
 def test_no_merge_fails_for_want_of_a_hint() -> None:
     def fails(**_: Any) -> Any:
         raise RuntimeError("Airflow doesn't answer")
 
-    assert seconds_of_last_run(SimpleNamespace(task_id="merge", xcom_pull=fails)) is None
+    assert seconds_of_last_run(SimpleNamespace(task_id="merge", map_index=-1, xcom_pull=fails)) is None
     assert seconds_of_last_run(SimpleNamespace(task_id="merge")) is None
 
 
