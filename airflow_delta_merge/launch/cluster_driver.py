@@ -35,6 +35,14 @@ def submit_application(submit: SparkSubmit, staging: Staging) -> int:
 
 def follow(submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
     """Follow an application on the cluster to its end, or until Airflow kills it."""
+    try:
+        return _followed(submit, cluster_mode)
+    except BaseException:  # the task's execution_timeout: Airflow calls on_kill only when the hook has let go of it
+        submit.end_on_cluster()
+        raise
+
+
+def _followed(submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
     application = SubmittedApplication(cluster_mode, submit.application, shows_all=True)
     while not submit.killed:
         known = application.application

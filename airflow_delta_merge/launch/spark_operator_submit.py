@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_delta_merge.config.checks import option_text
+from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.kubernetes import APPLICATION, SUBMISSION
 from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace, spark_application
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -66,7 +67,9 @@ class SparkOperatorSubmit(SparkSubmit):
                 labels={APPLICATION: self.cluster_mode.application, SUBMISSION: self.cluster_mode.submission},
             )
             manager.create(resource)
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, DeltaMergeError):  # the task's execution_timeout: the resource may exist
+                self.end_on_cluster()
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self.log.info("Created SparkApplication %s", resource["metadata"]["name"])

@@ -7,15 +7,20 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.connections.kubernetes import KubernetesAccess
 from airflow_delta_merge.exceptions import ClusterManagerError, SparkConnectionError
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
+from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 
 DRIVER = "spark-kubernetes-driver"
@@ -228,6 +233,31 @@ def test_killing_deletes_the_pods(kubernetes: FakeKubernetes) -> None:
     kubernetes.pods = [pod("Failed", terminated(1, "Error"))]
     assert (manager.kill("one"), len(kubernetes.asked)) == ([], 5), "the log of one that has ended can still be read"
     assert (manager.kill_all("all"), len(kubernetes.asked)) == ([], 7), "the next try removes it, which is not listed"
+
+
+def test_a_timeout_of_the_task_ends_the_driver(
+    kubernetes: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"deploy-mode": "cluster", "result_path": tmp_path.as_uri(), "kubernetes_conn_id": "kube"}
+    connection = {"conn_type": "delta_merge", "host": "k8s://https://h:6443", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+
+    def submitted(*_: Any) -> int:
+        kubernetes.pods = [pod("Running", RUNNING)]
+        return 0
+
+    def timed_out(*_: Any) -> NoReturn:
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(SparkSubmit, "run", submitted)
+    monkeypatch.setattr(SubmittedApplication, "poll", timed_out)
+    config = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
+    hook = DeltaMergeHook(conn_id="lake")
+    with pytest.raises(AirflowTaskTimeout):
+        hook.merge(config)
+    hook.on_kill()  # as Airflow does then
+    deleted = [path for method, path, _ in kubernetes.asked if method == "DELETE"]
+    assert deleted == ["/api/v1/namespaces/spark/pods/merge-driver"]
 
 
 def test_a_refusal_of_the_api_is_reported(kubernetes: FakeKubernetes) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
 from airflow_delta_merge.config import MergeConfig, when_matched_delete
 from airflow_delta_merge.contract.request import JobRequest
@@ -157,3 +158,19 @@ def test_a_resource_of_a_killed_task_is_not_left(
     submit.run(str(staging.application))
     assert asked[:1] == ([] if before else ["create"])
     assert asked[-1:] == ([] if before else ["kill"])
+
+
+def test_a_resource_of_a_task_whose_time_is_over_is_not_left(
+    prepared: tuple[SparkSubmit, Staging], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, staging = prepared
+    asked: list[str] = []
+
+    def create(*_: Any) -> None:
+        raise AirflowTaskTimeout  # while the API answers
+
+    monkeypatch.setattr(SparkOperatorNamespace, "create", create)
+    monkeypatch.setattr(SparkOperatorNamespace, "kill", lambda *_: asked.append("kill") or [])
+    with pytest.raises(AirflowTaskTimeout):
+        submit.run(str(staging.application))
+    assert asked == ["kill"]
