@@ -45,6 +45,17 @@ def _submitting_user() -> str:
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a standby ResourceManager to the active one with a PUT, too."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if code != http.HTTPStatus.TEMPORARY_REDIRECT or req.get_method() != "PUT":
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+        return urllib.request.Request(  # noqa: S310 (as below)
+            newurl, method="PUT", data=req.data, headers=req.headers, unverifiable=True
+        )
+
+
 @dataclass(frozen=True)
 class ResourceManager(ClusterManager):
     """A YARN cluster's ResourceManager.
@@ -74,12 +85,12 @@ class ResourceManager(ClusterManager):
         return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
 
     def find(self, submission: str) -> ClusterApplication | None:
-        found = self._applications({"applicationTags": submission})
+        found = self._applications(submission)
         return _application(max(found, key=lambda each: int(each.get("startedTime") or 0))) if found else None
 
     def running(self, application: str) -> list[str]:
-        states = ",".join(_STATES_BEFORE_THE_END)
-        return [str(each["id"]) for each in self._applications({"applicationTags": application, "states": states})]
+        found = self._applications(application, states=",".join(_STATES_BEFORE_THE_END))
+        return [str(each["id"]) for each in found if each["state"] in _STATES_BEFORE_THE_END]
 
     def kill(self, submission: str) -> list[str]:
         killed = self.running(submission)
@@ -93,11 +104,13 @@ class ResourceManager(ClusterManager):
     def clean_up(self, submission: str) -> None:
         """Do nothing: YARN cleans up by itself."""
 
-    def _applications(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        answer = self._ask("GET", "apps", query)
+    def _applications(self, tag: str, **query: str) -> list[dict[str, Any]]:
+        answer = self._ask("GET", "apps", {"applicationTags": tag, **query})
         try:
             listed = (answer.get("apps") or {}).get("app", ())
-            return [dict(each, id=each["id"], state=each["state"]) for each in listed]
+            found = [dict(each, id=each["id"], state=each["state"]) for each in listed]
+            # A proxy, or an old standby ResourceManager that redirects, may lose the query. Then all are listed.
+            return [each for each in found if tag in str(each.get("applicationTags", tag)).split(",")]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ClusterManagerError(
                 f"The server at {self.address} is not a YARN ResourceManager. Check "
@@ -113,7 +126,7 @@ class ResourceManager(ClusterManager):
                 data=None if body is None else json.dumps(body).encode(),
                 headers={"Content-Type": "application/json", "Accept": "application/json"},
             )
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            with urllib.request.build_opener(_Redirects).open(request, timeout=_TIMEOUT_SECONDS) as answer:
                 parsed: Any = json.load(answer)
         except urllib.error.HTTPError as error:
             hint = " Kerberos is not supported for its REST API." if error.code == 401 else ""

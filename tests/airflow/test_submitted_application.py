@@ -39,11 +39,15 @@ TAG = "airflow_delta_merge_abc"
 
 
 class FakeYarn:
-    """Answers as a ResourceManager's REST API does, as far as it is asked; by an application or an HTTP status."""
+    """Answers as a ResourceManager's REST API does, as far as it is asked; by an application or an HTTP status.
+
+    :ivar active: where the active ResourceManager is, for a standby one.
+    """
 
     def __init__(self) -> None:
         self.application: dict[str, Any] | None = {"id": ID, "state": "RUNNING", "finalStatus": "UNDEFINED"}
         self.answer: tuple[int, str] | None = None
+        self.active: str | None = None
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         yarn = self
 
@@ -59,6 +63,11 @@ class FakeYarn:
                 address = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(address.query).items()}
                 yarn.asked.append((self.command, address.path, query))
+                if yarn.active is not None:
+                    self.send_response(307)
+                    self.send_header("Location", yarn.active + self.path)
+                    self.end_headers()
+                    return
                 status, text = yarn.answer or (200, json.dumps(of(query)))
                 self.send_response(status)
                 self.end_headers()
@@ -227,6 +236,26 @@ def test_a_server_that_is_no_resource_manager_is_an_error(yarn: FakeYarn) -> Non
         yarn.answer = (200, answer)
         with pytest.raises(ClusterManagerError, match="is not a YARN ResourceManager"):
             ResourceManager(yarn.address).find(TAG)
+
+
+def test_a_standby_resource_manager_leads_to_the_active_one(yarn: FakeYarn) -> None:
+    standby = FakeYarn()
+    standby.active = yarn.address
+    manager = ResourceManager(standby.address, user="submitter")
+    assert manager.kill(TAG) == [ID]
+    assert yarn.asked[-1] == ("PUT", f"/ws/v1/cluster/apps/{ID}/state", {"user.name": "submitter"})
+    found = manager.find(TAG)
+    assert found is not None
+    assert found.was_killed
+    standby.stop()
+
+
+def test_only_applications_with_the_tag_are_killed_whatever_the_server_lists(yarn: FakeYarn) -> None:
+    other = {"id": "application_1795322942133_0009", "state": "RUNNING", "applicationTags": f"{TAG}d,etl"}
+    ended = {"id": "application_1795322942133_0002", "state": "FINISHED", "applicationTags": TAG}
+    ours = {"id": ID, "state": "RUNNING", "applicationTags": f"etl,{TAG}"}
+    yarn.get = lambda _: {"apps": {"app": [other, ended, ours]}}  # type: ignore[method-assign]
+    assert ResourceManager(yarn.address, user="submitter").kill(TAG) == [ID]
 
 
 def test_the_latest_of_several_is_meant() -> None:
