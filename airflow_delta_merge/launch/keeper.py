@@ -8,9 +8,10 @@ spark-submit. They communicate only through one folder:
 - ``followed`` is rewritten by the process that follows the application. If it isn't for ``--silence-seconds``, the
   application is ended, since no one would see its result.
 - ``exit.json`` appears when spark-submit has ended, with its exit code.
+- ``end`` appears when the application shall end. SIGTERM means the same, but reaches no other container.
 
-SIGTERM ends the application if it still runs. This process removes the folder when it exits. If no one reads the result
-of an ended application, it exits after a while. The folder is private, so its files need not be.
+This process removes the folder when it exits. If no one reads the result of an ended application, it exits after a
+while. The folder is private, so its files need not be.
 
 It is started as a script without site-packages, so it imports only the standard library.
 """
@@ -35,6 +36,7 @@ LOCK = "keeper.lock"
 OUTPUT = "output"
 FOLLOWED = "followed"
 EXIT = "exit.json"
+END = "end"
 #: Placeholder for this process's id in a command's arguments.
 KEEPER_PID = "@keeper-pid@"
 #: How long an application runs without a follower: longer than another triggerer takes to take over (30 s and more).
@@ -67,13 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(os.getpid(), file=lock, flush=True)
         silence = _Silence(folder / FOLLOWED)
 
+        def is_asked() -> bool:
+            return bool(asked) or (folder / END).exists() or not folder.exists()
+
         def shall_end() -> bool:
-            return bool(asked) or silence.is_over(options.silence_seconds)
+            return is_asked() or silence.is_over(options.silence_seconds)
 
         exit_code = _run(options.command, folder / OUTPUT, shall_end)
         if exit_code is not None:
             _write_exit(folder, exit_code)
-            while folder.exists() and not asked and not silence.is_over(options.kept_seconds):
+            while not is_asked() and not silence.is_over(options.kept_seconds):
                 time.sleep(_POLL_SECONDS)
         remove_folder(folder)
 
@@ -147,6 +152,13 @@ def is_locked(path: Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+    return False
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    """Whether a process has a folder among its arguments. Containers that share a folder don't share process ids."""
+    with suppress(OSError):
+        return os.fsencode(folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

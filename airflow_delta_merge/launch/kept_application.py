@@ -25,6 +25,7 @@ from airflow_delta_merge.exceptions import DeltaMergeError, KeeperError, MergeRe
 from airflow_delta_merge.launch import keeper as application_keeper
 from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import (
+    END,
     EXIT,
     FOLLOWED,
     LOCK,
@@ -32,6 +33,7 @@ from airflow_delta_merge.launch.keeper import (
     SILENCE_SECONDS,
     is_locked,
     remove_folder,
+    works_in,
 )
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.spark_log import SparkLog
@@ -278,13 +280,13 @@ class KeptApplication(StartedApplication):
             raise KeeperError(self._why_foreign)
         with suppress(OSError, ValueError):
             if self.is_kept():
-                # While it holds the lock, no other process can have its id.
-                os.kill(keeper := int((self.folder / LOCK).read_text()), signal.SIGTERM)
+                (self.folder / END).touch()
                 deadline = time.monotonic() + _SECONDS_TO_END
                 while self.is_kept():
                     if time.monotonic() > deadline:
-                        # The job notices within a second and ends Spark.
-                        os.kill(keeper, signal.SIGKILL)
+                        if works_in(keeper := int((self.folder / LOCK).read_text()), self.folder):
+                            # The job notices within a second and ends Spark.
+                            os.kill(keeper, signal.SIGKILL)
                         break
                     time.sleep(0.05)
         if self.folder.exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airflow_delta_merge.contract.frames import KIND, LONGEST_PATH, SERVER_LOCK, SOCKET, peer_uid, receive, send
 from airflow_delta_merge.exceptions import KeptSparkError
-from airflow_delta_merge.launch.keeper import LOCK, is_locked, remove_folder
+from airflow_delta_merge.launch.keeper import LOCK, is_locked, remove_folder, works_in
 from airflow_delta_merge.launch.staging import Staging, own_folders
 
 #: Maximum number of kept Sparks per user and machine. Each needs several hundred MB.
@@ -151,6 +151,7 @@ def remove_orphans() -> None:
             if not (folder / LOCK).exists() or is_locked(folder / LOCK):
                 continue
             if (folder / SERVER_LOCK).exists() and is_locked(folder / SERVER_LOCK):
-                # While it holds the lock, no other process can have its id.
-                os.killpg(os.getpgid(int((folder / SERVER_LOCK).read_text())), signal.SIGKILL)
+                server = int((folder / SERVER_LOCK).read_text())
+                if works_in(server, folder):
+                    os.killpg(os.getpgid(server), signal.SIGKILL)
             remove_folder(folder)

@@ -181,6 +181,19 @@ def test_ending_it_ends_all_its_processes(folder: Path) -> None:
     assert time.monotonic() - begun < 10
 
 
+def test_ending_it_leaves_another_process_alone_that_has_its_id_in_this_container(folder: Path) -> None:
+    """Worker and triggerer may be containers that share the folder, and number their processes each on its own."""
+    kept = start("sleep 1000")
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        (kept.folder / "keeper.lock").write_text(f"{other.pid}\n")
+        kept.kill()
+        was_left_alone = other.poll() is None
+        other.kill()
+    assert was_left_alone
+    assert (list(folder.iterdir()), kept.is_kept()) == ([], False)
+    wait_until(lambda: not processes(folder))
+
+
 def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
     kept = start("exec sleep 1")
     os.kill(int((kept.folder / "keeper.lock").read_text()), signal.SIGKILL)
