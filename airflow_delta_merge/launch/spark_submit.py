@@ -264,7 +264,8 @@ class SparkSubmit(SparkSubmitHook):
             return -signal.SIGTERM
         self.open_log()
         try:
-            self.submit(application, start_new_session=True, env=self.environment())
+            # A byte that is no text, from Spark or a library, must not end the merge.
+            self.submit(application, start_new_session=True, env=self.environment(), errors="replace")
         except AirflowException:
             # The exception only says "Cannot execute" and the command; the result file has the reason.
             if self._submit_sp is None:

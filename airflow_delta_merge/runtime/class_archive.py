@@ -111,7 +111,7 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
 def _run_logging_progress(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Run a command, log its progress, and return its exit code and output."""
     start, output = time.monotonic(), []
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     with subprocess.Popen(command, env=environment, **pipes) as process:
         deadline = threading.Timer(_SECONDS_TO_MAKE, process.kill)
         deadline.start()

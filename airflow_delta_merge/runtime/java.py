@@ -43,7 +43,9 @@ def takes_option(option: str) -> bool:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_TO_ANSWER, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=_SECONDS_TO_ANSWER, check=False
+    )
 
 
 def _find() -> str:

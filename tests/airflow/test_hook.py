@@ -153,6 +153,14 @@ def test_spark_submit_missing(table: Path) -> None:
     assert "/no/spark-submit was not found" in str(failure(config(table), spark_binary="/no/spark-submit"))
 
 
+def test_output_that_is_no_text_does_not_end_the_merge(tmp_path: Path) -> None:
+    submit = tmp_path / "spark-submit"
+    submit.write_text("#!/bin/sh\nprintf 'M\\374nchen\\n'\necho last\nexit 3\n")
+    submit.chmod(0o755)
+    said = str(failure(config("t"), spark_binary=str(submit)))
+    assert "Spark ended with exit code 3 and left no result: last" in said
+
+
 def test_without_connection_spark_runs_here() -> None:
     from airflow_delta_merge.launch.spark_submit import SparkSubmit
 
