@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,8 @@ LOCAL_MASTER = "local[*]"
 
 #: The fields that name connections to stores, with the drivers for these stores.
 _STORES = {"aws_conn_id": S3A, "azure_conn_id": ABFS, "gcp_conn_id": GCS}
+# A connection as a URI has only texts.
+_FLAGS = {"true": True, "false": False}
 _EXTRAS = (
     *("deploy-mode", "jars", "conf", "namespace", "history_server_url", "commit_url"),
     *("result_path", "yarn_resourcemanager_webapp_address"),
@@ -179,6 +182,8 @@ def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, defaul
     value = extra.get(name)
     if value in (None, ""):  # left empty in the form
         return default
+    if isinstance(value, str):
+        value = _FLAGS.get(value.lower())
     if not isinstance(value, bool):
         raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a boolean.")
     return value
@@ -198,6 +203,9 @@ def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> flo
     value = extra.get(name)
     if value in (None, ""):  # left empty in the form
         return 0.0
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
     if not is_seconds(value):
         raise SparkConnectionError(
             f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds ≥ 0."

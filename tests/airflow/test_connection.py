@@ -224,6 +224,19 @@ def test_empty_form_fields_are_ignored(define: Define) -> None:
         assert command[command.index("--deploy-mode") + 1] == "client"
 
 
+@pytest.mark.parametrize("scheme", ["delta-merge", "spark"])
+def test_a_uri_has_numbers_and_flags_as_texts(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    fields = "keep_warm=90.5&s3_single_writer=true&aws_conn_id=none&s3a_jars=False"
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", f"{scheme}://local%5B2%5D?{fields}")
+    found = settings()
+    assert (found.keep_warm, found.s3_single_writer, found.store_drivers) == (90.5, True, ())
+    assert SparkSubmit(conn_id="lake").master == "local[2]"
+    for field, sentence in (("keep_warm=soon", "not a number of seconds"), ("s3a_jars=1", "not a boolean")):
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", f"{scheme}://local%5B2%5D?{field}")
+        with pytest.raises(SparkConnectionError, match=sentence):
+            settings()
+
+
 def test_a_spark_connection_keeps_its_own_meaning(define: Define) -> None:
     extra = {"namespace": "of-kubernetes", "conf": "its own", "queue": "q", "commit_url": "https://catalog.example"}
     define(extra, conn_type="spark", host="yarn")
