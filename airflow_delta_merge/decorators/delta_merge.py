@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from airflow.providers.common.compat.sdk import (
     SET_DURING_EXECUTION,
@@ -15,10 +16,12 @@ from airflow.providers.common.compat.sdk import (
     TaskDecorator,
     context_merge,
     determine_kwargs,
+    redact,
     task_decorator_factory,
 )
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
+from airflow_delta_merge.config.transport import from_data
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
@@ -90,6 +93,20 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
             self.source = self._source(returned)
             self._show_merge()
         return super().execute(context)
+
+    def arguments_to_resume(self) -> dict[str, Any]:
+        """What the function returned, without secrets: it is not called again."""
+        return {"returned": _masked(self._merge_config().to_dict())}
+
+    def execute_complete(
+        self, context: Context, event: Mapping[str, Any], *, returned: Mapping[str, Any] | None = None, **arguments: Any
+    ) -> Any:
+        """Take the result, and show again what the function returned before the task was deferred."""
+        if returned is not None:
+            with suppress(MergeConfigError):  # it was masked; only what is shown depends on it
+                self._returned = cast("MergeConfig | MergeStatement", from_data(returned))
+                self.statement = self._returned.to_sql()
+        return super().execute_complete(context, event, **arguments)
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
@@ -205,6 +222,14 @@ def _check_parts(parts: dict[str, Any]) -> None:
 
 def _needed(parts: Mapping[str, Any]) -> Sequence[str]:
     return _NEEDED if parts.get("pattern") is None else _NEEDED[:1]
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _masked(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_masked(part) for part in value]
+    return str(redact(value)) if isinstance(value, str) else value
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -61,6 +61,7 @@ def start_and_defer(
             "targets": [config.target.to_dict() for config in configs],
             "on_empty_source": configs[0].guards.on_empty_source,
             "exactly_once": identity is not None,
+            **operator.arguments_to_resume(),
         },
         timeout=timeout,
     )

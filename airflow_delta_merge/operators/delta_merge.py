@@ -340,6 +340,10 @@ class DeltaMergeOperator(SparkOptions):
                     results = [self.hook.merge(configs[0], on_lineage=keep_only, **arguments)]
             return self._complete(context, [config.target for config in configs], results)
 
+    def arguments_to_resume(self) -> dict[str, Any]:
+        """Further arguments of :meth:`execute_complete`; Airflow stores them in plain text."""
+        return {}
+
     def _announce_merges(self, configs: Sequence[MergeConfig | MergeStatement]) -> None:
         """Begin the log with what is merged; Airflow's UI folds the statement."""
         self.log.info("%s", announce(configs))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG, task
 
 from airflow_delta_merge.config import (
@@ -18,10 +20,13 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeFailException
+from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 
@@ -233,6 +238,37 @@ def test_secrets_that_a_function_returns_are_masked(monkeypatch: pytest.MonkeyPa
     whole = MergeConfig(**PARTS, source={"path": "/in", "options": {"password": "of the whole"}})
     run(decorated(lambda: whole, task_id="merge", **AROUND))
     assert masked == ["of the source", "of the whole"]
+
+
+@pytest.mark.parametrize("parts", [PARTS, {}], ids=["the source", "a whole merge"])
+def test_a_deferred_task_shows_and_reports_what_the_function_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any]
+) -> None:
+    from airflow.sdk.log import mask_secret
+
+    mask_secret("a secret of the source")
+    calls: list[int] = []
+
+    def day() -> Any:
+        calls.append(1)
+        source = {"path": "/in/day.csv", "options": {"password": "a secret of the source"}}
+        return source if parts else MergeConfig(**PARTS, source=source)
+
+    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: KeptApplication(tmp_path / "none"))
+    merge = decorated(day, **parts, **AROUND, deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(merge)
+    kept = json.dumps(deferred.value.kwargs)
+    assert "a secret of the source" not in kept
+    resumed = decorated(day, **parts, **AROUND, deferrable=True)
+    resumed.render_template_fields({"params": {}, "ti": None})
+    result = MergeResult(table="db.t", version_read=0, version=1, executor="", executor_reason="", num_updated_rows=3)
+    end = ApplicationEnd(outcome=JobOutcome(merges=(MergeOutcome(target="db.t", result=result),)), exit_code=0)
+    event = {**json.loads(kept), "event": end.to_dict()}
+    assert resumed.resume_execution(str(deferred.value.method_name), event, {}) == result.to_dict()
+    assert resumed.statement == str(merge.statement).replace("a secret of the source", "***")
+    assert [each.name for each in resumed.get_openlineage_facets_on_complete(None).inputs] == ["/in/day.csv"]
+    assert calls == [1]
 
 
 def test_expectations_go_with_the_merge_and_lineage_knows_the_source(merged: list[Any]) -> None:
