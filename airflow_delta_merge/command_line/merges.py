@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from airflow_delta_merge.command_line.output import console_for, print_json
 from airflow_delta_merge.config import MergeConfig, MergeStatement, from_json
 from airflow_delta_merge.contract.identity import APPLICATION_ID_LENGTH, MergeIdentity
 from airflow_delta_merge.exceptions import ConfigFileError, MergeExecutionError
+from airflow_delta_merge.runtime.user import user_name
 
 if TYPE_CHECKING:
     from airflow_delta_merge.contract.result import MergeResult
@@ -135,5 +135,5 @@ def _with_our_errors(call: Any, *arguments: Any, **named: Any) -> Any:
 def _identity() -> MergeIdentity:
     """A unique identity for this run, so that the commit records the merge's result."""
     now = datetime.now(UTC)
-    who = f"terminal:{getpass.getuser()}@{socket.gethostname()}/{now.isoformat()}/{os.getpid()}"
+    who = f"terminal:{user_name()}@{socket.gethostname()}/{now.isoformat()}/{os.getpid()}"
     return MergeIdentity(application_id=who[-APPLICATION_ID_LENGTH:], generation=int(now.timestamp() * 1000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import http.client
 import json
 import os
@@ -15,6 +14,7 @@ from urllib.parse import urlencode
 
 from airflow_delta_merge.exceptions import ClusterManagerError
 from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
+from airflow_delta_merge.runtime.user import user_name
 
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.cluster_mode import ClusterMode
@@ -42,7 +42,7 @@ def _application(reported: Mapping[str, Any]) -> ClusterApplication:
 
 
 def _submitting_user() -> str:
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return os.environ.get("HADOOP_USER_NAME") or user_name()
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

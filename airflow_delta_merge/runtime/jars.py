@@ -145,11 +145,21 @@ def jars_for(spark: SparkHome | str) -> tuple[Jar, ...]:
 
 
 def jars_folder() -> Path:
-    """The folder for the jars, whether or not they exist yet."""
+    """The folder for the jars, whether or not they exist yet.
+
+    :raises DeltaJarsError: when none is set, and this process's user has no home.
+    """
     chosen = os.environ.get(FOLDER_VARIABLE, "").strip()
     if chosen:
         return Path(chosen).expanduser().absolute()
-    return Path.home() / ".cache" / "airflow_delta_merge" / "jars" / DELTA_VERSION
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise DeltaJarsError(
+            "There is no folder for Delta's jars: HOME is not set, and this process's user has no entry in "
+            f"/etc/passwd. Set the environment variable {FOLDER_VARIABLE} to a folder."
+        ) from error
+    return home / ".cache" / "airflow_delta_merge" / "jars" / DELTA_VERSION
 
 
 def delta_jars(spark: SparkHome | str | None = None) -> list[str]:

@@ -74,6 +74,20 @@ def test_it_is_known_that_a_guard_stopped_a_merge(error_class: type[MergeGuardEr
     assert error_of_several([failed], 3).stopped_by_guard is None
 
 
+def test_advice_on_a_temporary_folder_without_executable_files() -> None:
+    loading = "Caused by: /tmp/libsnappyjava.so: failed to map segment from shared object"
+    error = error_of_job(reported("TASK_WRITE_FAILED", f"[TASK_WRITE_FAILED] No. {loading}"), "`t`")
+    assert str(error).endswith(
+        "mounted with noexec, so Java can't load libraries from there. Set TMPDIR to another one."
+    )
+
+
+@pytest.mark.parametrize("reason", ["basedir must be absolute: ?/.ivy2.5.2/local", "invalid null input: name"])
+def test_advice_on_a_user_without_a_name(reason: str) -> None:
+    error = error_of_exit(1, reason, "`t`", killed=False, exactly_once=True, conn_id="spark_default")
+    assert f"{reason} The user that runs this task has no name" in str(error)
+
+
 def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job(reported("PATH_NOT_FOUND", "[PATH_NOT_FOUND] No path."), "`t`")
     assert str(error) == (
