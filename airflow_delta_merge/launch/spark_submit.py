@@ -302,14 +302,14 @@ class SparkSubmit(SparkSubmitHook):
     def environment(self) -> dict[str, str]:
         """The environment for spark-submit."""
         env = dict(os.environ)
-        if "PYSPARK_PYTHON" not in env:
-            if not self.is_cluster:
-                # The driver runs here, so it uses this Python, even if no virtual environment is activated.
-                env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-            elif Path(self.find_binary()).parent == Path(sys.executable).parent:
-                # Spark would pass PYSPARK_DRIVER_PYTHON to the cluster, which lacks this Python. Pip's spark-submit
-                # needs SPARK_HOME instead.
-                env.setdefault("SPARK_HOME", str(self.spark_home.path))
+        if env.get("LC_ALL") in ("C", "POSIX"):
+            env["LC_ALL"] = "C.UTF-8"  # otherwise Java can't open files whose names aren't ASCII
+        if "PYSPARK_PYTHON" not in env and not self.is_cluster:
+            # The driver runs here, so it uses this Python, even if no virtual environment is activated.
+            env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if Path(self.find_binary()).parent == Path(sys.executable).parent and self.spark_home.path is not None:
+            # Pip's spark-submit would ask the Python of PYSPARK_PYTHON for it, which may be there only on the cluster.
+            env.setdefault("SPARK_HOME", str(self.spark_home.path))
         if self.is_cluster and self.is_on_kubernetes and self.store_jars:
             # It uploads the merge's files to result_path, and --jars are only for the driver.
             others = [env["SPARK_DIST_CLASSPATH"]] if env.get("SPARK_DIST_CLASSPATH") else []

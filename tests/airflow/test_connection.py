@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,6 +238,30 @@ def test_a_uri_has_numbers_and_flags_as_texts(monkeypatch: pytest.MonkeyPatch, s
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", f"{scheme}://local%5B2%5D?{field}")
         with pytest.raises(SparkConnectionError, match=sentence):
             settings()
+
+
+def test_sparks_own_script_finds_spark_whatever_python_the_cluster_has(
+    define: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    define({}, host="local[1]")
+    environment = SparkSubmit(conn_id="lake").environment()
+    script = ["spark-submit", "--version"]
+    assert (Path(environment["SPARK_HOME"]) / "bin" / "spark-class").is_file()
+    assert "PYSPARK_DRIVER_PYTHON" not in environment
+    told = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
+    assert "version 4." in told.stderr
+
+
+@pytest.mark.parametrize(("given", "passed"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")])
+def test_java_can_open_files_with_any_name(
+    define: Define, monkeypatch: pytest.MonkeyPatch, given: str, passed: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", given)
+    define({}, host="local[1]")
+    assert SparkSubmit(conn_id="lake").environment()["LC_ALL"] == passed
 
 
 def test_a_spark_connection_keeps_its_own_meaning(define: Define) -> None:
