@@ -150,6 +150,10 @@ class DeltaJarsError(DeltaMergeError):
     """Jars of Delta or of a store's driver are not on this machine and could not be downloaded."""
 
 
+class StagingError(DeltaMergeError):
+    """The files of a merge can't be written to the folder for temporary files, e.g. because its disk is full."""
+
+
 class ClassArchiveError(DeltaMergeError):
     """The archive of Java classes could not be made; merges work without it."""
 

@@ -39,9 +39,14 @@ def start_session() -> SparkSession:
     except Exception as error:
         reason = JobError.of(error)
         master = conf.get("spark.master", "") or "no master"
+        advice = (
+            ""
+            if master.startswith("local")
+            else " Check the master in the Spark connection, that it is reachable from here, and that it runs the same "
+            "version of Spark."
+        )
         raise MergeExecutionError(
-            f"Spark did not start on {master}: {reason.message} Check the master in the Spark connection, that it is "
-            "reachable from here, and that it runs the same version of Spark.",
+            f"Spark did not start on {master}: {reason.message}{advice}",
             condition=reason.condition,
             sql_state=reason.sql_state,
         ) from error

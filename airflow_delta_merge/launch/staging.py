@@ -22,7 +22,7 @@ from typing import Any
 from airflow_delta_merge.config.checks import option_text
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.exceptions import MergeResultError
+from airflow_delta_merge.exceptions import MergeResultError, StagingError
 from airflow_delta_merge.launch.keeper import LOCK as KEEPER_LOCK
 from airflow_delta_merge.launch.keeper import is_locked
 
@@ -94,8 +94,12 @@ class Staging:
         return JobOutcome.from_dict(data)
 
     def write_request(self, request: JobRequest) -> None:
-        """Write the job's request."""
-        _write_private(self.request, request.to_json())
+        """Write the job's request.
+
+        :raises StagingError: when the disk is full.
+        """
+        with _room_needed():
+            _write_private(self.request, request.to_json())
 
     def read_request(self) -> JobRequest:
         """Read the job's request.
@@ -114,9 +118,13 @@ class Staging:
         return path
 
     def write_properties(self, properties: Mapping[str, Any]) -> None:
-        """Write Spark properties as a Java properties file."""
+        """Write Spark properties as a Java properties file.
+
+        :raises StagingError: when the disk is full.
+        """
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
-        _write_private(self.properties, "".join(lines))
+        with _room_needed():
+            _write_private(self.properties, "".join(lines))
 
 
 @contextmanager
@@ -165,8 +173,23 @@ def _is_abandoned(folder: Path) -> bool:
     return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
+@contextmanager
+def _room_needed() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StagingError(
+            f"The merge's files can't be written to {tempfile.gettempdir()} ({error.strerror}). Free space there, or "
+            "set TMPDIR to another folder."
+        ) from error
+
+
+@_room_needed()
 def stage() -> Staging:
-    """Create a private folder with the job and the engine. The caller must remove it."""
+    """Create a private folder with the job and the engine. The caller must remove it.
+
+    :raises StagingError: when it can't be written.
+    """
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(FOLDER_SUFFIX, FOLDER_PREFIX))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,13 +10,14 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched_delete
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.exceptions import MergeConfigError, StagingError
 from airflow_delta_merge.launch.staging import PACKAGE, remove_abandoned, stage, staged, write_py_files
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
@@ -28,6 +30,21 @@ def test_py_files_import_without_anything_else(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(path)!r}); import {modules}; print(airflow_delta_merge.__file__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == f"{path}/airflow_delta_merge/__init__.py", done.stderr
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said = rf"can't be written to {tmp_path} \(No space left on device\)\. Free space there, or set TMPDIR"
+    with staged() as staging:
+        monkeypatch.setattr("airflow_delta_merge.launch.staging._write_private", full)
+        with pytest.raises(StagingError, match=said):
+            staging.write_request(JobRequest(merges=CONFIG))
+    with pytest.raises(StagingError, match=said):
+        stage()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_py_files_hold_the_engine_and_nothing_of_airflow(tmp_path: Path) -> None:
