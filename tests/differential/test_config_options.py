@@ -182,6 +182,17 @@ def test_texts_that_are_equal_only_by_their_collation_differ(spark: SparkSession
     assert sorted(map(tuple, spark.table(table).collect())) == [(1, "ANN"), (2, "bob"), (3, None)]
 
 
+def test_structs_differ_by_their_types_not_by_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"delta.`{tmp_path / 'goods'}`"
+    spark.sql(f"CREATE TABLE {table} (id INT, s STRUCT<variant: INT, variants: ARRAY<INT>>) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES (1, struct(1, array(1))), (2, struct(2, array())), (3, NULL)")
+    source = f"SELECT id, IF(id = 2, named_struct('variant', 3, 'variants', s.variants), s) AS s FROM {table}"
+    config = MergeConfig(
+        target=str(tmp_path / "goods"), source=source, on=["id"], clauses=UPSERT, update_only_changed=True
+    )
+    assert merge(spark, config).num_updated_rows == 1
+
+
 def test_an_unchanged_row_does_not_fall_to_the_next_clause(spark: SparkSession, people: Callable[[], str]) -> None:
     path = people()
     clauses = [when_matched_update(set={"age": "source.age"}, condition="target.id = 1"), when_matched_delete()]

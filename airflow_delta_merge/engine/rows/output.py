@@ -6,6 +6,7 @@ insert clauses likewise among themselves; 0 means that no clause takes the row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause
     from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+
+#: Types within a type's text that Spark can't compare, or not text by text; a field's name may have the same words.
+_INCOMPARABLE = re.compile(r"(?:^|[<:,])(?:map<|variant(?:$|[>,])|string collate )")
 
 
 def clause_number(clauses: Sequence[ResolvedClause], *, first: int = 1) -> Column:
@@ -65,7 +69,7 @@ def _differ(new: Column, old: Column, type_: str) -> Column:
     """Whether two values of a type differ, or might: Spark can't compare some types."""
     if type_.startswith("string collate "):  # texts that are equal by the collation may still be different texts
         new, old, type_ = new.cast("string"), old.cast("string"), "string"
-    if any(part in type_ for part in ("map<", "variant", " collate ")):
+    if _INCOMPARABLE.search(type_):
         return F.lit(True)
     return ~new.eqNullSafe(old)
 
