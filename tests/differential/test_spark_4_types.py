@@ -9,6 +9,10 @@ from tests.differential.harness import Harness
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 UPDATE_V = "WHEN MATCHED THEN UPDATE SET v = s.v"
+VARIANT_BOUNDS = {
+    "spark.databricks.delta.variantShredding.parseFooterForStats": "true",
+    "spark.databricks.delta.stats.limitPerVariant": "10",
+}
 NO_TYPE_CHECK = {"spark.databricks.delta.schema.typeCheck.enabled": "false"}  # Delta refuses collated columns
 CASES = [
     Case("variant values", "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *", does="update, insert",
@@ -35,6 +39,10 @@ CASES = [
          table=Table("id INT, v VARIANT", "(1, parse_json('1')), (2, NULL)",
                      properties={"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}),
          source="SELECT id, parse_json(j) AS v FROM VALUES (1, '[1]'), (3, '{}') AS s(id, j)"),
+    Case("variants with bounds, in files that get deletion vectors", UPDATE_V, does="update", confs=VARIANT_BOUNDS,
+         table=Table("id INT, v VARIANT", "SELECT CAST(id AS INT), parse_json('{\"a\": ' || id || '}') FROM range(3)",
+                     properties={"delta.enableVariantShredding": "true", "delta.enableDeletionVectors": "true"},
+                     confs=VARIANT_BOUNDS), source="SELECT 1 AS id, parse_json('[1]') AS v"),
     Case("a new variant column", UPSERT, does="update, insert", evolves=True, table=Table("id INT", "(1), (2)"),
          source="SELECT id, parse_json('[1]') AS v FROM VALUES (1), (3) AS s(id)"),
     Case("collated values", UPSERT, does="update, insert",

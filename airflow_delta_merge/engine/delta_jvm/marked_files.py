@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, scala_list
 
+#: A field of this type in a schema's JSON. The log has bounds of variants in Delta's own encoding.
+_VARIANT = '"type":"variant"'
+
 
 def actions_of_marked_files(
     gateway: Gateway, touched: JavaObject, transaction: JavaObject, listed: JavaObject | None
@@ -22,7 +25,8 @@ def actions_of_marked_files(
     :param listed: JVM sequence of files with their statistics, including those of ``touched``; None without a list.
     :return: JVM sequence of file actions, and Delta's counts by name.
     """
-    of_listed = None if listed is None else _of_listed_files(gateway, touched, transaction, listed)
+    is_read_here = listed is not None and _VARIANT not in str(transaction.snapshot().statsSchema().json())
+    of_listed = _of_listed_files(gateway, touched, transaction, listed) if is_read_here else None
     return _by_state(gateway, touched, transaction) if of_listed is None else of_listed
 
 
