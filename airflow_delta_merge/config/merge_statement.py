@@ -17,6 +17,8 @@ _PART = r"(?:`(?:[^`]|``)+`|[^\s`.;,()]+)"
 _MERGE_INTO = re.compile(
     rf"\bMERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+(?P<target>{_PART}(?:\s*\.\s*{_PART}){{0,2}})", re.IGNORECASE
 )
+# Statements around a merge. Spark would run a script itself, without this package's engine, and again at each retry.
+_OTHER_STATEMENT = re.compile(r"\s*(?:BEGIN|EXECUTE|EXPLAIN)\b", re.IGNORECASE)
 # A name in backticks, which is kept; a comment or a string, in which no statement begins.
 _NAME_OR_NOISE = re.compile(r"""(`(?:[^`]|``)*`)|--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 
@@ -44,7 +46,8 @@ class MergeStatement(MergeOptions):
     @property
     def target(self) -> MergeTarget:
         """The table behind ``MERGE INTO``."""
-        found = _MERGE_INTO.search(_NAME_OR_NOISE.sub(lambda match: match[1] or " ", self.sql))
+        text = _NAME_OR_NOISE.sub(lambda match: match[1] or " ", self.sql)
+        found = None if _OTHER_STATEMENT.match(text) else _MERGE_INTO.search(text)
         if found is None:
             raise MergeConfigError(f"sql must be a MERGE INTO statement, got {self.sql[:80]!r}.")
         name = re.sub(r"\s*\.\s*(?=(?:[^`]*`[^`]*`)*[^`]*$)", ".", found["target"])

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, when_matched_update_all, when_not_matched_insert_all
 from airflow_delta_merge.engine import merge, merge_sql
+from airflow_delta_merge.exceptions import MergeConfigError
 from tests.differential.cases import PEOPLE, Case, Table
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
@@ -213,3 +214,15 @@ def test_repartition_before_write_of_touched_files(
         result = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING {source} ON t.id = s.id {deletes}")
     assert result.num_touched_files == 6
     assert len(set(path.glob("p=*/*.parquet")) - before) == num_files
+
+
+@pytest.mark.parametrize("statement", ["BEGIN {}; END", 'EXECUTE IMMEDIATE "{}"'], ids=["a script", "a text"])
+def test_what_spark_runs_while_it_analyses_is_refused_before_it_runs(
+    statement: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id INT) USING delta")
+    insert = f"MERGE INTO {table} t USING (SELECT 1 AS id) s ON t.id = s.id {INSERT}"
+    with pytest.raises(MergeConfigError, match="The statement is not a MERGE"):
+        merge_sql(spark, statement.format(insert))
+    assert spark.table(table).count() == 0

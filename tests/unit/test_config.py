@@ -317,6 +317,8 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("a statement of nothing", lambda: MergeStatement(sql=" "), "some text for sql"),
     ("a statement that is no merge", lambda: MergeStatement(sql="SELECT 'MERGE INTO'"), "must be a MERGE INTO"),
     ("a merge in a comment", lambda: MergeStatement(sql="SELECT 1 -- MERGE INTO t"), "must be a MERGE INTO"),
+    ("a script", lambda: MergeStatement(sql="-- a day\nBEGIN MERGE INTO t USING s ON a; END"), "must be a MERGE INTO"),
+    ("a plan of a merge", lambda: MergeStatement(sql="EXPLAIN MERGE INTO t USING s ON a"), "must be a MERGE INTO"),
     ("a statement of another version", lambda: from_json('{"sql": "MERGE INTO t", "version": 99}'), "same release"),
     ("torn JSON", lambda: from_json('{"target'), "not JSON"),
     ("JSON that is no object", lambda: from_json("[7]"), "must be a JSON object, got int"),

@@ -28,6 +28,8 @@ ClauseKind = Literal["matched", "not matched", "not matched by source"]
 ClauseAction = Literal["update", "delete", "insert"]
 #: The column with the text of a row that the file reader can't parse; no source has a column of this name.
 BAD_ROW = "_delta_merge_bad_row_"
+# Scripts (BEGIN … END) and EXECUTE IMMEDIATE: Spark would run and commit them while it analyses them.
+_RUN_WHILE_ANALYSED = ("CompoundBody", "ExecuteImmediateQuery", "UnresolvedExecuteImmediate")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class ResolvedMerge:
         self._null_keys: tuple[Column, str] | None = None
         state = gateway.session.sessionState()
         parsed = state.sqlParser().parsePlan(statement)
+        if class_name_of(parsed) in _RUN_WHILE_ANALYSED:
+            raise _no_merge(parsed)
         skip = gateway.module("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
         #: Spark's ``QueryExecution`` of the command.
         self.execution: JavaObject = state.executePlan(parsed, skip)
@@ -294,13 +298,17 @@ class ResolvedMerge:
 
 def _no_delta_merge(plan: JavaObject) -> MergeConfigError | MergeExecutionError:
     if class_name_of(plan) != "MergeIntoTable":
-        return MergeConfigError(f"The statement is not a MERGE; Spark parsed it as {plan.nodeName()}.")
+        return _no_merge(plan)
     return MergeExecutionError(
         f"The target is not a Delta table but {plan.targetTable().nodeName()}. MERGE needs a Delta table, or a view "
         "that is a plain SELECT * of one.",
         condition="UNSUPPORTED_FEATURE.TABLE_OPERATION",
         sql_state="0A000",
     )
+
+
+def _no_merge(plan: JavaObject) -> MergeConfigError:
+    return MergeConfigError(f"The statement is not a MERGE; Spark parsed it as {plan.nodeName()}.")
 
 
 def _find_command(plan: JavaObject) -> JavaObject | None:
