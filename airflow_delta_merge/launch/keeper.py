@@ -158,7 +158,13 @@ def is_locked(path: Path) -> bool:
 def works_in(pid: int, folder: Path) -> bool:
     """Whether a process has a folder among its arguments. Containers that share a folder don't share process ids."""
     with suppress(OSError):
-        return os.fsencode(folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if Path("/proc/self").exists():
+            shown = Path(f"/proc/{pid}/cmdline").read_bytes()
+        else:  # macOS
+            shown = subprocess.run(
+                ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False
+            ).stdout
+        return os.fsencode(folder) in shown
     return False
 
 
