@@ -391,10 +391,16 @@ TEXTS = sorted(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Path, tmp_path: Path) -> None:
+    """Also where a session makes texts of concatenated bytes."""
     wanted = random.Random(seed).sample(TEXTS, 2 + seed)
     spark.createDataFrame([(text, "new") for text in wanted], "t STRING, v STRING").createOrReplaceTempView("wanted")
     merge = "MERGE INTO {t} t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
-    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0", "spark.deltaMerge.clusterKeysFrom": "1"}):
+    settings = {
+        "spark.deltaMerge.smallMergeBytes": "0",
+        "spark.deltaMerge.clusterKeysFrom": "1",
+        "spark.sql.function.concatBinaryAsString": str(seed % 2 == 1),
+    }
+    with session_settings(spark, settings):
         result = merged_as_by_the_builtin(spark, texts, tmp_path, merge)
     assert result.num_updated_rows == len(wanted)
 

@@ -79,8 +79,8 @@ def _cut(key: SourceKey) -> Cut | None:
         same = _bytes_in_common(*texts)
         low, high = (int.from_bytes(text[same : same + _BYTES].ljust(_BYTES, b"\0"), "big") for text in texts)
         # All values between the smallest and the greatest share their common prefix.
-        padded = F.concat(key.value.cast("binary"), F.lit(bytes(_BYTES)))
-        number = F.conv(F.hex(F.substring(padded, same + 1, _BYTES)), 16, 10).cast("bigint")
+        digits = F.rpad(F.substring(F.hex(key.value), 2 * same + 1, 2 * _BYTES), 2 * _BYTES, "0")
+        number = F.conv(digits, 16, 10).cast("bigint")
     else:
         return None
     if not PARTS < high - low < LONGEST_CUT:
