@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-
 #: The first version of pyarrow that can write small decimals as integers.
 LEAST_ARROW = 18
 
