@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,17 +41,20 @@ _ADVICE_FOR_MISSING_TARGET = (
 _GUARDS = {MergeGuardError.__name__, *(each.__name__ for each in MergeGuardError.__subclasses__())}
 # Spark's plan below an error's sentences: lines that begin with :- or +-, and the line above them.
 _PLAN = re.compile(r"\n[^\n]*(?:\n[ :]*[:+]- [^\n]*)+\s*$")
-# Advice by what Spark, Java or spark-submit says.
-_HINTS = {
+# Advice by what Java says, before a merge begins or within it.
+_JAVA_HINTS = {
     "failed to map segment from shared object": "The folder for temporary files is mounted with noexec, so Java can't "
     "load libraries from there. Set TMPDIR to another one.",
+    r"basedir must be absolute: \?|invalid null input: name": "The user that runs this task has no name, which Java "
+    "needs. Add it to /etc/passwd when the container starts, as the entrypoint of Airflow's image does.",
+}
+# Advice for errors of spark-submit before a merge begins.
+_HINTS = _JAVA_HINTS | {
     r"HADOOP_CONF_DIR|YARN_CONF_DIR": "The Airflow connection {conn_id!r} points to YARN. To run Spark on the worker, "
     "set its host to local[*], or delete it if it is spark_default. To use YARN, set HADOOP_CONF_DIR to the folder of "
     "the cluster's configuration on the worker.",
     r"unresolved dependency": "Check the coordinates in packages, and that the worker reaches the repository.",
     r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Check driver_memory.",
-    r"basedir must be absolute: \?|invalid null input: name": "The user that runs this task has no name, which Java "
-    "needs. Add it to /etc/passwd when the container starts, as the entrypoint of Airflow's image does.",
 }
 
 
@@ -110,7 +113,7 @@ def error_of_job(error: JobError, target: str) -> DeltaMergeException:
     advice = next((text for start, text in _ADVICE.items() if str(condition).startswith(start)), "")
     if str(condition).startswith(_MISSING) and _is_about(target, message):
         advice = _ADVICE_FOR_MISSING_TARGET
-    advice = advice or _hint(message)
+    advice = advice or _hint(_JAVA_HINTS, message)
     cls = DeltaMergeFailException if _is_lasting(error) else DeltaMergeException
     if error.type == EmptySourceError.__name__:
         cls = EmptySourceException
@@ -166,13 +169,14 @@ def error_of_exit(
         return DeltaMergeException(f"{what}Spark was killed from outside by {name}.{hint} {check}")
     if not reason:
         reason = "it gave no reason. Spark's own log, named in this log, may say more."
+    hint = _hint(_HINTS, reason).format(conn_id=conn_id)
     return DeltaMergeException(
-        f"{what}Spark ended with exit code {exit_code} and left no result: {reason} {_hint(reason, conn_id)}".rstrip()
+        f"{what}Spark ended with exit code {exit_code} and left no result: {reason} {hint}".rstrip()
     )
 
 
-def _hint(reason: str, conn_id: str = "") -> str:
-    return next((text.format(conn_id=conn_id) for pattern, text in _HINTS.items() if re.search(pattern, reason)), "")
+def _hint(hints: Mapping[str, str], reason: str) -> str:
+    return next((text for pattern, text in hints.items() if re.search(pattern, reason)), "")
 
 
 def error_of_loss(error: str, target: str, *, another_try_helps: bool, exactly_once: bool) -> DeltaMergeException:

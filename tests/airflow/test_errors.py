@@ -82,6 +82,10 @@ def test_advice_on_a_temporary_folder_without_executable_files() -> None:
     )
 
 
+def test_advice_on_connections_is_for_errors_before_a_merge() -> None:
+    assert str(error_of_job(reported("X", "[X] See HADOOP_CONF_DIR."), "`t`")).endswith("See HADOOP_CONF_DIR.")
+
+
 @pytest.mark.parametrize("reason", ["basedir must be absolute: ?/.ivy2.5.2/local", "invalid null input: name"])
 def test_advice_on_a_user_without_a_name(reason: str) -> None:
     error = error_of_exit(1, reason, "`t`", killed=False, exactly_once=True, conn_id="spark_default")
