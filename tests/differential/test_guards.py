@@ -197,6 +197,20 @@ def test_the_log_shows_some_of_the_rows(
     assert len([line for line in said if line.startswith("{")]) <= 2 * SAMPLE_SIZE
 
 
+@pytest.mark.parametrize("sample", ["keys", "rows", "none"])
+def test_unique_rows_are_looked_for_in_a_session_whose_groups_lack_their_columns(
+    spark: SparkSession, path: Path, log: pytest.LogCaptureFixture, sample: str
+) -> None:
+    unique = {"unique": ["id", "day"], "sample": sample}
+    with (
+        session_settings(spark, {"spark.sql.retainGroupColumns": "false"}),
+        pytest.raises(SourceExpectationError, match="2 rows share id, day with others, in 1 key, of 8 rows"),
+    ):
+        run(spark, path, INSERTS, ODD, expect_source=unique)
+    found = {"keys": '{"id": "2", "day": "mon", "number of rows": "2"}', "rows": '"secret 4"', "none": ""}
+    assert found[sample] in log.text
+
+
 def test_expected_columns_outside_the_merge_are_checked(spark: SparkSession, path: Path) -> None:
     source = "SELECT id, 'new' AS v, named_struct('mail', nullif(id, 20)) AS who, 1 AS `a.b` FROM range(15, 26)"
     with pytest.raises(SourceExpectationError, match=r"who.mail is NULL in 1 row; 11 rows share `a.b` with others"):

@@ -72,6 +72,21 @@ def test_keys_of_a_small_table_are_clustered_on_request(spark: SparkSession, tab
     assert (result.num_candidate_files, result.num_touched_files, result.num_updated_rows) == (2, 2, 2)
 
 
+def test_keys_and_copied_rows_are_grouped_where_groups_lack_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = f"delta.`{tmp_path / 'wide'}`"
+    spark.range(0, ROWS, 1, FILES).selectExpr("id * 100 AS id", "'old' AS v").write.format("delta").save(path[7:-1])
+    source = "SELECT id, 'new' AS v FROM VALUES (300L), (3500L) AS s(id)"
+    settings = {
+        "spark.sql.retainGroupColumns": "false",
+        "spark.deltaMerge.clusterKeysFrom": "1",
+        "spark.deltaMerge.copyFilesFromBytes": "0",
+    }
+    with session_settings(spark, settings):
+        result = merge_sql(spark, UPDATE.format(t=path).replace(SOURCE, source))
+    assert (result.num_candidate_files, result.num_touched_files, result.num_updated_rows) == (2, 2, 2)
+    assert "copied" in result.executor_reason
+
+
 def test_updates_can_be_made_to_read_the_old_rows(spark: SparkSession, table: str) -> None:
     with setting(spark, "shortcuts.enabled", "false"):
         assert "from the source alone" not in merged(spark, table).executor_reason

@@ -242,9 +242,11 @@ def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
     """The positions of the rows that clauses take, distinct and ascending, by file."""
     import pyarrow.compute as pc
 
-    rows = _as_arrow(matches.filter(F.col("clause") > 0).groupBy("path").agg(F.collect_list("row_index").alias("rows")))
+    # A session may leave a group's own columns out (spark.sql.retainGroupColumns).
+    of_files = [F.col("path").alias("of_path"), F.collect_list("row_index").alias("rows")]
+    rows = _as_arrow(matches.filter(F.col("clause") > 0).groupBy("path").agg(*of_files))
     found = {}
-    for path, positions in zip(rows["path"], rows["rows"], strict=True):
+    for path, positions in zip(rows["of_path"], rows["rows"], strict=True):
         distinct = pc.unique(positions.values)
         found[Path(unquote(urlsplit(path.as_py()).path))] = distinct.take(pc.sort_indices(distinct))
     return found

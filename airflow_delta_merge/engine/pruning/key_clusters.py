@@ -54,10 +54,12 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
     if any(key.type == "string" for key, _ in cuts):  # MIN of a text makes Spark sort
         bounds += [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
-    found = each.groupBy("key", "part").agg(*bounds).collect()
+    # Under names of their own, as a session may leave a group's columns out (spark.sql.retainGroupColumns).
+    group = [F.col("key").alias("of_key"), F.col("part").alias("of_part")]
+    found = each.groupBy("key", "part").agg(*group, *bounds).collect()
     clusters = {}
     for key, cut in cuts:
-        of_key = sorted((row for row in found if row["key"] == key.name), key=lambda row: row["part"])
+        of_key = sorted((row for row in found if row["of_key"] == key.name), key=lambda row: row["of_part"])
         joined = [(group[0], group[-1]) for group in _without_wide_gaps(of_key, gap=cut.width // 4)]
         suffix = "_text" if key.type == "string" else ""
         clusters[key.name] = [(first[f"low{suffix}"], last[f"high{suffix}"]) for first, last in joined]

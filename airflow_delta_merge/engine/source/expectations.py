@@ -220,11 +220,13 @@ class SourceCheck:
         columns = [_column(name) for name in self._expected.unique]
         keys = [f"{self._prefix}key_{position}" for position in range(len(columns))]
         number_name = f"{self._prefix}number"
+        values = rows
+        for column in columns:
+            values = values.filter(column.isNotNull())
+        # A session may leave a group's own columns out (spark.sql.retainGroupColumns).
         named = [column.alias(key) for column, key in zip(columns, keys, strict=True)]
-        values = rows.select(*named)
-        for key in keys:
-            values = values.filter(F.col(key).isNotNull())
-        shared = values.groupBy(*keys).agg(F.count("*").alias(number_name)).filter(F.col(number_name) > 1)
+        groups = values.groupBy(*columns).agg(*named, F.count("*").alias(number_name))
+        shared = groups.select(*keys, number_name).filter(F.col(number_name) > 1)
         num_keys, num_rows = shared.agg(F.count("*"), F.sum(number_name)).collect()[0]
         if not num_keys:
             return 0, []
