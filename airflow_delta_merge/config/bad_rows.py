@@ -86,7 +86,7 @@ def _most(value: Any) -> int | float | None:
         return None
     try:
         number = float(value)  # accepts a template's text, too
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if not isinstance(value, bool) and number >= 0 and (number < 1 or number.is_integer()):
         return number if 0 < number < 1 else int(number)

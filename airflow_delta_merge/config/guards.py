@@ -94,7 +94,7 @@ def _bound(name: Any, value: Any) -> str:
         raise MergeConfigError(f"fail_if has the unknown count {name!r}. Known are: {', '.join(GUARDED_COUNTS)}.")
     try:
         number = float(value)  # also of a template's text
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number < math.inf:
         raise MergeConfigError(f"fail_if[{name!r}] must be a number ≥ 0, got {value!r}.")

@@ -48,6 +48,7 @@ def test_other_sources_and_a_users_own_mode_stand_as_they_are(source: dict[str, 
         ({**CSV, "bad_rows": "skip", "max_bad_rows": -1}, "between 0 and 1, got -1"),
         ({**CSV, "bad_rows": "skip", "max_bad_rows": 1.5}, "between 0 and 1, got 1.5"),
         ({**CSV, "bad_rows": "skip", "max_bad_rows": True}, "between 0 and 1, got True"),
+        ({**CSV, "bad_rows": "skip", "max_bad_rows": 10**400}, "between 0 and 1, got 1000"),
         ({**CSV, "bad_rows": "skip", "max_bad_rows": "few"}, "between 0 and 1, got 'few'"),
         (
             {"path": "/in/a.parquet", "bad_rows": "skip"},

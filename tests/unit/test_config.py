@@ -296,6 +296,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("a guard of an unknown count", lambda: config(guards={"fail_if": {"rows": 1}}), "unknown count 'rows'"),
     ("a guard without number", lambda: config(guards={"fail_if": {"num_deleted_rows": "nan"}}), "must be a number ≥ 0"),
     ("a guard below zero", lambda: config(guards={"fail_if": {"num_deleted_rows": -1}}), "must be a number ≥ 0"),
+    ("a guard beyond all", lambda: config(guards={"fail_if": {"num_deleted_rows": 10**400}}), "must be a number ≥ 0"),
     ("guards that are none", lambda: config(guards=1), "guards must be a dict"),
     ("guards of odd keys", lambda: config(guards={"fail": []}), "unknown keys: fail"),
     ("nothing expected", lambda: config(guards={"expect_source": {}}), "expect_source is empty"),
