@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError
@@ -34,11 +35,12 @@ def start_session() -> SparkSession:
     if DELTA_EXTENSION not in extensions:
         conf.set("spark.sql.extensions", ",".join([*extensions, DELTA_EXTENSION]))
     conf.setIfMissing("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    if (master := conf.get("spark.master", "") or "no master").startswith("local"):
+        conf.setIfMissing("spark.sql.shuffle.partitions", str(max(2, _local_cores(master))))
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         reason = JobError.of(error)
-        master = conf.get("spark.master", "") or "no master"
         advice = (
             ""
             if master.startswith("local")
@@ -51,6 +53,19 @@ def start_session() -> SparkSession:
             sql_state=reason.sql_state,
         ) from error
     return spark
+
+
+def _local_cores(master: str) -> int:
+    """Cores of a local master: one for ``local``, 4 for ``local[4]`` and ``local[4,2]``, all for ``local[*]``."""
+    from pyspark import SparkContext
+
+    if found := re.match(r"local\[(\d+)", master):
+        return int(found[1])
+    if master == "local":
+        return 1
+    # Java counts those that a container may use, unlike Python.
+    jvm: Any = SparkContext._jvm
+    return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
 
 
 def _tell_pyspark_there_is_no_numpy() -> None:

@@ -360,7 +360,6 @@ class Preparation:
         if submit.is_local:
             defaults |= {
                 "spark.ui.enabled": "false",
-                "spark.sql.shuffle.partitions": max(2, submit.local_cores),
                 "spark.databricks.delta.snapshotPartitions": 2,
                 # Otherwise Spark creates this folder in the worker's working directory.
                 "spark.sql.warehouse.dir": staging.folder / "warehouse",

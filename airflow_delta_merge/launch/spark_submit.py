@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import shutil
 import signal
 import socket
@@ -98,18 +97,6 @@ class SparkSubmit(SparkSubmitHook):
     def is_local(self) -> bool:
         """Whether driver and executors are one process on this machine."""
         return self.master == "local" or self.master.startswith(("local[", "local-cluster["))
-
-    @property
-    def local_cores(self) -> int:
-        """Cores of a local master: one for ``local``, 4 for ``local[4]`` and ``local[4,2]``, all for ``local[*]``."""
-        found = re.match(r"local\[(\d+)", self.master)
-        if found:
-            return int(found[1])
-        if self.master == "local":
-            return 1
-        with suppress(AttributeError):  # not on macOS
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
 
     @property
     def is_on_kubernetes(self) -> bool:

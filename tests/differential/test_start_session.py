@@ -1,0 +1,39 @@
+"""The session that the job starts, with the settings that spark-submit gave it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_delta_merge.runtime.jars import delta_jars
+
+_SCRIPT = """
+from airflow_delta_merge.job.session import start_session
+print("partitions:", start_session().newSession().conf.get("spark.sql.shuffle.partitions"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "partitions"),
+    [("--master local[*]", 5), ("--master local[3,2]", 3)],
+)
+def test_a_local_master_has_as_many_shuffle_partitions_as_java_has_cores(
+    tmp_path: Path, settings: str, partitions: int
+) -> None:
+    """Java knows the CPU quota of a container; the option stands in for one."""
+    jars = os.pathsep.join(map(str, delta_jars()))
+    submit = f"{settings} --driver-class-path {jars} --conf spark.ui.enabled=false pyspark-shell"
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:ActiveProcessorCount=5"
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT],
+        env=os.environ | {"PYSPARK_SUBMIT_ARGS": submit, "SPARK_SUBMIT_OPTS": options},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"partitions: {partitions}\n" in done.stdout, done.stderr
