@@ -24,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -39,6 +40,8 @@ MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 60
 _HEAD_TIMEOUT_SECONDS = 10
+#: A download that lasts writes more often than this.
+_LONGEST_SILENCE_SECONDS = 5 * _TIMEOUT_SECONDS
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -236,6 +239,7 @@ def _fetch(path: Path, jar: Jar) -> None:
     log.info("Downloading %s", jar.url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_left_over(path)
         # A temporary name beside the final one: concurrent downloads don't clash, and the rename is atomic, so no
         # process ever sees a partial jar.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -251,6 +255,14 @@ def _fetch(path: Path, jar: Jar) -> None:
         os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def _delete_left_over(path: Path) -> None:
+    """Delete the parts of a jar that killed processes left."""
+    for part in path.parent.glob(f".{path.name}.*"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _LONGEST_SILENCE_SECONDS:
+                part.unlink()
 
 
 def _download(jar: Jar, temporary: Path, path: Path) -> None:

@@ -64,6 +64,18 @@ def test_mends_a_damaged_jar(folder: Path) -> None:
     assert Path(good[1]).stat().st_size == size
 
 
+def test_parts_that_killed_processes_left_are_deleted(folder: Path) -> None:
+    folder.mkdir()
+    name = jars.jars_for(SparkHome.of())[0].file_name
+    old, new, other = (folder / part for part in (f".{name}.old", f".{name}.new", "notes"))
+    for file in (old, new, other):
+        file.write_bytes(b"PK")
+    for file in (old, other):
+        os.utime(file, (0, 0))
+    jars.delta_jars()
+    assert [file.exists() for file in (old, new, other)] == [False, True, True]
+
+
 def test_processes_at_the_same_time(folder: Path) -> None:
     command = [sys.executable, "-m", "airflow_delta_merge.command_line", "jars"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
