@@ -283,7 +283,7 @@ def test_scattered_keys_are_not_searched_for_clusters(
 @pytest.mark.parametrize(
     ("source", "stray", "looked_at", "files"),
     [
-        # Too few rows to tell by mean and deviation, but some in each 64th of the range.
+        # Some rows in each 64th of the range.
         (ids("0, 1600, 20"), [], [[]], 16),
         (ids("0, 700, 20", "900, 1600, 20"), [], [["id"]], 14),
         # All that the table has but for one row is in one 64th of its range.

@@ -14,12 +14,6 @@ from airflow_delta_merge.engine.pruning.trusted_bounds import Range
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
 
-#: Keys count as evenly spread if mean and deviation are this close to those of a uniform distribution (part of range).
-_EVEN = 0.02
-#: Minimum rows for that test. Fewer rows leave no wide gap if there is at least one row per ``_DENSE`` values.
-_FEW_ROWS = 1_000
-_DENSE = 16
-
 #: Up to this many rows are grouped by one task, without a shuffle.
 _ROWS_FOR_ONE_TASK = 200_000
 
@@ -31,8 +25,8 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     """Ranges that together hold all the source's values of a key, by the key's name. One job covers all keys.
 
     Each key's range is cut into equal parts; the values in each part give a range, and ranges with no wide gap
-    between them are joined. Keys that cannot have a wide gap are left out. Texts are compared as numbers, by the bytes
-    after the common prefix of all values.
+    between them are joined. Keys whose range is too short or too long to be cut are left out. Texts are compared as
+    numbers, by the bytes after the common prefix of all values.
 
     :param source: the source, or a sample of it.
     """
@@ -87,9 +81,6 @@ def _cut(key: SourceKey) -> Cut | None:
         return None
     if not PARTS < high - low < LONGEST_CUT:
         return None
-    # Keys with parts (by_clusters) show by their parts that they fill the range.
-    if key.type in WHOLE_TYPES and not key.by_clusters and _is_even(key, low, high):
-        return None
     return Cut.of(number, low, high)
 
 
@@ -97,16 +88,6 @@ def _bytes_in_common(one: bytes, other: bytes) -> int:
     """Length of the common prefix."""
     differing = (position for position, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))
-
-
-def _is_even(key: SourceKey, low: int, high: int) -> bool:
-    """Whether the source's rows fill the key's range so densely and evenly that there is no wide gap."""
-    length = high - low
-    num_rows = int(key.found[f"{key.name}_rows"])
-    if num_rows < _FEW_ROWS:  # too few values for the test below
-        return num_rows * _DENSE >= length
-    mean, spread = (float(key.found[f"{key.name}_{what}"]) for what in ("mean", "spread"))
-    return max(abs((mean - low) / length - 0.5), abs(spread / length - 12**-0.5)) <= _EVEN
 
 
 def _without_wide_gaps(ranges: Sequence[Any], *, gap: int) -> list[list[Any]]:

@@ -69,8 +69,7 @@ class SourceKey(Equality):
     :param in_utc: whether the session's time zone is UTC.
     :param column: the physical name of the target's column, if its listed statistics choose the files.
     :param within: the range that holds all the target's values, if it is known; a source value outside matches nothing.
-    :param by_clusters: whether the source's statistics are the parts of that range that hold values, instead of mean
-        and deviation; for whole types with such a range.
+    :param by_clusters: whether the source's statistics tell the parts of that range that hold values.
     :param found: the values of :meth:`statistics` by name, once the source was read.
     """
 
@@ -103,12 +102,6 @@ class SourceKey(Equality):
             part = Cut.of(value.cast("bigint"), *self.within).part
             bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), part)
             found.append(F.bit_or(bit).alias(f"{self.name}_parts"))
-        elif self.type in WHOLE_TYPES:
-            found += [
-                F.count(value).alias(f"{self.name}_rows"),
-                F.avg(value).alias(f"{self.name}_mean"),
-                F.stddev_pop(value).alias(f"{self.name}_spread"),
-            ]
         if self.null_safe:
             found.append(F.count_if(self.source.isNull()).alias(f"{self.name}_nulls"))
         return found
