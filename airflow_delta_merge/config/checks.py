@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -89,6 +90,16 @@ def check_keys(
     if unknown:
         known = ", ".join((*required, *optional))
         raise MergeConfigError(f"The merge {what} has unknown keys: {', '.join(unknown)}. Known are: {known}.")
+
+
+def check_fields(cls: type[Any], data: Mapping[str, Any], what: str, *, others: Sequence[str] = ()) -> None:
+    """Check that a dict has the fields of a dataclass: those without a default, and maybe the rest.
+
+    :param others: keys that it may have, too.
+    """
+    required = [each.name for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
+    optional = [each.name for each in fields(cls) if each.name not in required]
+    check_keys(data, what, required=required, optional=(*others, *optional))
 
 
 def check_null_keys(value: Any) -> None:

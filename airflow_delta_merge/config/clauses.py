@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from airflow_delta_merge.config.checks import check_keys, column_names, pairs, require_text
+from airflow_delta_merge.config.checks import check_fields, column_names, pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
 
@@ -159,8 +159,7 @@ class MergeClause:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MergeClause:
-        optional = ("values", "condition", "except_columns")
-        check_keys(data, "clause", required=("kind", "action"), optional=optional)
+        check_fields(cls, data, "clause")
         values, except_columns = data.get("values") or (), data.get("except_columns") or ()
         return cls(data["kind"], data["action"], values, data.get("condition"), except_columns)
 

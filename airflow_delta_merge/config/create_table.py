@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, column_names, option_pairs, require_text
+from airflow_delta_merge.config.checks import check_fields, column_names, option_pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_name, quote_text
 
@@ -47,7 +47,7 @@ class CreateTable:
             return cls() if value else None
         if not isinstance(value, Mapping):
             raise MergeConfigError(f"create_table must be True or a dict, got {type(value).__name__}.")
-        check_keys(value, "create_table", optional=("columns", "partitioned_by", "cluster_by", "properties"))
+        check_fields(cls, value, "create_table")
         return cls(**value)
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.checks import check_fields, require_text
 from airflow_delta_merge.config.source_expectations import SourceExpectations
 from airflow_delta_merge.exceptions import MergeConfigError
 
@@ -66,7 +66,7 @@ class MergeGuards:
             raise MergeConfigError(
                 f"guards must be a dict of fail_if, on_empty_source and expect_source, got {value!r:.80}."
             )
-        check_keys(value, "guards", optional=("fail_if", "on_empty_source", "expect_source"))
+        check_fields(cls, value, "guards")
         return cls(**value)
 
     def to_dict(self) -> dict[str, Any]:

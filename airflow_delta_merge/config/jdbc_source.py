@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, option_pairs, require_text
+from airflow_delta_merge.config.checks import check_fields, option_pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: The format of a source that is read over JDBC.
@@ -124,12 +124,7 @@ class JdbcSource:
         """Read one from a dict of the parameters."""
         if isinstance(value, JdbcSource):
             return value
-        check_keys(
-            value,
-            "source of the format jdbc",
-            required=("conn_id",),
-            optional=tuple(name for name in cls.__dataclass_fields__ if name != "conn_id"),
-        )
+        check_fields(cls, value, "source of the format jdbc")
         return cls(**{**value, "options": value.get("options") or ()})
 
     @property

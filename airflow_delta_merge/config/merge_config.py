@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.checks import (
     CONFIG_VERSION,
-    check_keys,
+    check_fields,
     check_null_keys,
     check_version,
     in_order,
@@ -199,9 +199,7 @@ class MergeConfig(MergeOptions):
 
         :raises MergeConfigError: for unknown keys, another version, or an invalid config.
         """
-        required = ("target", "source", "on", "clauses")
-        optional = tuple(each.name for each in fields(cls) if each.name not in required)
-        check_keys(data, "config", required=required, optional=("version", *optional))
+        check_fields(cls, data, "config", others=("version",))
         check_version(data)
         return cls(**{key: value for key, value in data.items() if key != "version"})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import CONFIG_VERSION, check_keys, check_version, require_text
+from airflow_delta_merge.config.checks import CONFIG_VERSION, check_fields, check_version, require_text
 from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.config.relations import MergeTarget
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -69,7 +69,6 @@ class MergeStatement(MergeOptions):
 
         :raises MergeConfigError: for unknown keys, another version, or a statement that is not a merge.
         """
-        optional = ("version", "update_only_changed", "guards", "engine")
-        check_keys(data, "statement", required=("sql",), optional=optional)
+        check_fields(cls, data, "statement", others=("version",))
         check_version(data)
         return cls(**{key: value for key, value in data.items() if key != "version"})

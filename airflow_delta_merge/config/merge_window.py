@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as time_of_day
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from airflow_delta_merge.config.checks import check_keys, require_text
+from airflow_delta_merge.config.checks import check_fields, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_name, quote_text
 
@@ -81,8 +81,7 @@ class MergeWindow:
             return value
         if not isinstance(value, Mapping):
             raise MergeConfigError(f"A window must be a dict of column, start and end, got {type(value).__name__}.")
-        required = ("column", "start", "end")
-        check_keys(value, "window", required=required, optional=tuple(each.name for each in fields(cls))[3:])
+        check_fields(cls, value, "window")
         return cls(**value)
 
     def to_dict(self) -> dict[str, Any]:

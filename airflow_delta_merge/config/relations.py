@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
-from airflow_delta_merge.config.checks import check_keys, in_order, option_pairs, pairs, require_text
+from airflow_delta_merge.config.checks import check_fields, check_keys, in_order, option_pairs, pairs, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
@@ -40,8 +40,8 @@ class MergeTarget:
         if isinstance(value, MergeTarget):
             return value
         if isinstance(value, Mapping):
-            check_keys(value, "target", optional=("table", "path"))
-            return cls(table=value.get("table"), path=value.get("path"))
+            check_fields(cls, value, "target")
+            return cls(**value)
         text = require_text(value, "the target")
         return cls(path=text) if _is_path(text) else cls(table=text)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys, column_names, refuse_set
+from airflow_delta_merge.config.checks import check_fields, column_names, refuse_set
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_identifier, quote_name, quote_text
 
@@ -43,7 +43,7 @@ class SourceDedupe:
         if isinstance(value, SourceDedupe):
             return value
         if isinstance(value, Mapping):
-            check_keys(value, "source_dedupe", required=("latest_by",), optional=("on_ties",))
+            check_fields(cls, value, "source_dedupe")
             return cls(**value)
         refuse_set(value, "source_dedupe")
         return cls(latest_by=column_names(value, "source_dedupe"))

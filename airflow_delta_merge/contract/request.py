@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
-from airflow_delta_merge.config.checks import check_keys
+from airflow_delta_merge.config.checks import check_fields
 from airflow_delta_merge.config.transport import from_data, to_data
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -71,8 +71,7 @@ class JobRequest:
             raise MergeConfigError(f"The job's request is not JSON: {error}.") from error
         if not isinstance(data, Mapping):
             raise MergeConfigError(f"The job's request must be a JSON object, got {data!r:.80}.")
-        merges, *others = (field.name for field in fields(cls))
-        check_keys(data, "request", required=(merges,), optional=others)
+        check_fields(cls, data, "request")
         identity, locations = data.get("identity"), data.get("allowed_locations")
         return cls(
             **{

@@ -8,10 +8,9 @@ shows the statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_keys
+from airflow_delta_merge.config.checks import check_fields
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.patterns.apply_changes import ApplyChanges
 from airflow_delta_merge.patterns.pattern import Pattern
@@ -35,9 +34,7 @@ def pattern_from_dict(value: Mapping[str, Any]) -> Pattern:
     if not isinstance(name, str) or name not in PATTERNS:
         raise MergeConfigError(f"There is no pattern {name!r}. Known are: {', '.join(PATTERNS)}.")
     kind = PATTERNS[name]
-    parameters = [each.name for each in fields(kind)]
-    required = [each.name for each in fields(kind) if each.default is MISSING]
-    check_keys(value, f"pattern {name}", required=["pattern", *required], optional=parameters)
+    check_fields(kind, value, f"pattern {name}", others=("pattern",))
     return kind(**{key: value[key] for key in value if key != "pattern"})
 
 
