@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from airflow_delta_merge.config.checks import check_fields
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: Longest application id, in characters (all ASCII): each table keeps one for every task instance that merged into it.
@@ -169,11 +170,7 @@ def _task_instance(data: Any) -> TaskInstanceIdentity:
 def _check_keys(cls: type[Any], data: Any) -> None:
     if not isinstance(data, Mapping):
         raise MergeConfigError(f"A merge identity must be a JSON object, got {data!r:.80}.")
-    names = {field.name for field in fields(cls)}
-    optional = {"task_instance", "map_index", "try_number"}
-    wrong = sorted(map(str, (set(data) - names) | (names - optional - set(data))))
-    if wrong:
-        raise MergeConfigError(f"The merge identity has unknown keys or lacks some: {', '.join(wrong)}.")
+    check_fields(cls, data, "identity")
 
 
 def _parts(generation: int) -> tuple[int, tuple[int, int]]:

@@ -116,8 +116,8 @@ def test_survives_json(who: TaskInstanceIdentity | None) -> None:
     [
         ("{", "not JSON"),
         ("[]", "JSON object"),
-        ('{"application_id": "a"}', "lacks some: generation"),
-        ('{"application_id": "a", "generation": 1, "version": 2}', "unknown keys or lacks some: version"),
+        ('{"application_id": "a"}', "identity lacks: generation"),
+        ('{"application_id": "a", "generation": 1, "version": 2}', "identity has unknown keys: version"),
         ('{"application_id": "", "generation": 1}', "1 to 1000 characters"),
         ('{"application_id": "a", "generation": -1}', "must be a whole number"),
         ('{"application_id": "a", "generation": 9223372036854775808}', "must be a whole number"),
@@ -125,7 +125,7 @@ def test_survives_json(who: TaskInstanceIdentity | None) -> None:
         ('{"application_id": "a", "generation": 1, "task_instance": []}', "JSON object"),
         (
             json.dumps({"application_id": "a", "generation": 1, "task_instance": {"dag_id": "d", "task_id": "t"}}),
-            "lacks some: run_id",
+            "identity lacks: run_id",
         ),
         (
             json.dumps(
