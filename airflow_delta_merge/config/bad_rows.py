@@ -48,18 +48,15 @@ class BadRows:
         return num_bad <= (self.most * num_rows if isinstance(self.most, float) else self.most)
 
 
-def bad_rows_of(value: Any, most: Any, path: Any, *, format: str | None, options: Any) -> BadRows | None:
+def bad_rows_of(given: Mapping[str, Any], *, format: str | None, options: Any) -> BadRows | None:
     """How to treat the bad rows of a source; None if this package does not handle them.
 
-    :param value: the source's ``bad_rows``; None if it is not set.
-    :param most: its ``max_bad_rows``.
-    :param path: its ``bad_rows_path``.
+    :param given: those of the source's ``bad_rows``, ``max_bad_rows`` and ``bad_rows_path`` that are set.
     :param format: the format of its files; None for a source of another kind.
     :param options: its reader options, as pairs.
     :raises MergeConfigError: when the values are invalid or don't fit together.
     """
-    given = {"bad_rows": value, "max_bad_rows": most, "bad_rows_path": path}
-    named = ", ".join(name for name, part in given.items() if part is not None)
+    named = ", ".join(given)
     if str(format).lower() not in FORMATS_WITH_BAD_ROWS:
         if named:
             kind = "a query or a table" if format is None else f"files of the format {format}"
@@ -72,13 +69,9 @@ def bad_rows_of(value: Any, most: Any, path: Any, *, format: str | None, options
                 "of the two."
             )
         return None
-    return BadRows(action="fail" if value is None else value, most=most, path=path)
-
-
-def bad_rows_parts(value: Any, most: Any, path: Any) -> Mapping[str, Any]:
-    """The values that are set, by their names in a source's dict."""
-    parts = {"bad_rows": value, "max_bad_rows": most, "bad_rows_path": path}
-    return {name: part for name, part in parts.items() if part is not None}
+    return BadRows(
+        action=given.get("bad_rows", "fail"), most=given.get("max_bad_rows"), path=given.get("bad_rows_path")
+    )
 
 
 def _most(value: Any) -> int | float | None:

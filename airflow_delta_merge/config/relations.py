@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of, bad_rows_parts
+from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of
 from airflow_delta_merge.config.checks import check_fields, check_keys, in_order, option_pairs, pairs, require_text
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -153,8 +153,11 @@ class MergeSource:
     @property
     def bad_rows_rule(self) -> BadRows | None:
         """How bad rows are treated; None for sources whose bad rows this package doesn't detect."""
-        given = self.bad_rows, self.max_bad_rows, self.bad_rows_path
-        return bad_rows_of(*given, format=self.format, options=self.options)
+        return bad_rows_of(self._given_of_bad_rows(), format=self.format, options=self.options)
+
+    def _given_of_bad_rows(self) -> dict[str, Any]:
+        names = ("bad_rows", "max_bad_rows", "bad_rows_path")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -216,17 +219,9 @@ class MergeSource:
         if "path" in value and "paths" in value:
             raise MergeConfigError("A source has both path and paths. Remove one of the two.")
         paths = value.get("paths") or ((value["path"],) if value.get("path") is not None else ())
-        return cls(
-            query=value.get("query"),
-            table=value.get("table"),
-            paths=(paths,) if isinstance(paths, str) else paths,
-            format=value.get("format"),
-            options=value.get("options") or (),
-            select=value.get("select"),
-            bad_rows=value.get("bad_rows"),
-            max_bad_rows=value.get("max_bad_rows"),
-            bad_rows_path=value.get("bad_rows_path"),
-        )
+        paths = (paths,) if isinstance(paths, str) else paths
+        others = {name: part for name, part in value.items() if name not in ("path", "paths")}
+        return cls(**{**others, "paths": paths, "options": value.get("options") or ()})
 
     def selecting(self, query: str) -> MergeSource:
         """The same source seen through a query, which calls its rows ``source``."""
@@ -278,7 +273,7 @@ class MergeSource:
             return {"table": self.table, **select}
         if self.jdbc is not None:
             return {"format": JDBC, **self.jdbc.to_dict(), **select}
-        more = {**select, **bad_rows_parts(self.bad_rows, self.max_bad_rows, self.bad_rows_path)}
+        more = {**select, **self._given_of_bad_rows()}
         return {"paths": list(self.paths), "format": self.format, "options": dict(self.options), **more}
 
 
