@@ -29,6 +29,7 @@ _TEXTS = (
     *("keytab", "principal", "proxy_user", "name", "spark_binary"),
 )
 _NUMBERS = ("executor_cores", "num_executors", "total_executor_cores")
+_ALL_BUT_CONF = (*_TEXTS, *_NUMBERS, "keep_warm", "verbose")
 
 
 # A new option is added in this module alone: the hook passes all of them to Airflow's SparkSubmitHook under the same
@@ -127,26 +128,7 @@ class SparkOptions(BaseOperator):
         """The hook, made (and its module imported) when the task runs."""
         from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 
-        return DeltaMergeHook(
-            conn_id=self.conn_id,
-            conf=self.conf,
-            jars=self.jars,
-            packages=self.packages,
-            exclude_packages=self.exclude_packages,
-            driver_memory=self.driver_memory,
-            executor_memory=self.executor_memory,
-            executor_cores=self.executor_cores,
-            num_executors=self.num_executors,
-            total_executor_cores=self.total_executor_cores,
-            yarn_queue=self.yarn_queue,
-            keytab=self.keytab,
-            principal=self.principal,
-            proxy_user=self.proxy_user,
-            name=self.name,
-            spark_binary=self.spark_binary,
-            keep_warm=self.keep_warm,
-            verbose=self.verbose,
-        )
+        return DeltaMergeHook(conf=self.conf, **{option: getattr(self, option) for option in _ALL_BUT_CONF})
 
 
 def check_spark_options(given: Mapping[str, Any]) -> None:
@@ -154,7 +136,7 @@ def check_spark_options(given: Mapping[str, Any]) -> None:
 
     :raises MergeConfigError: when one has a wrong type.
     """
-    for option in (*_TEXTS, *_NUMBERS, "keep_warm", "verbose"):
+    for option in _ALL_BUT_CONF:
         if option in given:
             _check_option(option, given[option])
     _check_conf(to_plain(given.get("conf")))
