@@ -109,149 +109,134 @@ class ConnectionSettings:
 
         :raises SparkConnectionError: when the extra has unknown or invalid fields.
         """
-        extra = connection.extra_dejson
-        if extra.get("deploy-mode") not in (None, "", "client", "cluster"):
-            raise SparkConnectionError(
-                f"The connection {connection.conn_id!r} has the deploy-mode {extra['deploy-mode']!r:.80}. Set it to "
-                "client or cluster, or remove it."
+        fields = _Fields(connection.conn_id, connection.host or "", connection.extra_dejson)
+        if fields.extra.get("deploy-mode") not in (None, "", "client", "cluster"):
+            raise fields.refused(
+                f"the deploy-mode {fields.extra['deploy-mode']!r:.80}. Set it to client or cluster, or remove it."
             )
-        stores = {name: _text(connection, extra, name) for name in _STORES}
+        stores = {name: fields.text(name) for name in _STORES}
         of_either_type: dict[str, Any] = {
-            "history_server_url": _web_address(connection, extra, "history_server_url"),
-            "commit_url": _web_address(connection, extra, "commit_url"),
+            "history_server_url": fields.web_address("history_server_url"),
+            "commit_url": fields.web_address("commit_url"),
             "stores": StoreConnections(**stores),
             "store_drivers": tuple(
-                driver
-                for name, driver in _STORES.items()
-                if _flag(connection, extra, driver.flag, default=stores[name] is not None)
+                driver for name, driver in _STORES.items() if fields.flag(driver.flag, default=stores[name] is not None)
             ),
-            "s3_single_writer": _flag(connection, extra, "s3_single_writer", default=False),
-            "result_path": _uri(connection, extra, "result_path"),
-            "resource_manager": _resource_manager(connection, extra),
-            "kubernetes_conn_id": _text(connection, extra, "kubernetes_conn_id"),
-            "spark_operator": _spark_operator(connection, extra),
-            "keep_warm": _seconds(connection, extra, "keep_warm"),
+            "s3_single_writer": fields.flag("s3_single_writer"),
+            "result_path": fields.uri("result_path"),
+            "resource_manager": fields.resource_manager(),
+            "kubernetes_conn_id": fields.text("kubernetes_conn_id"),
+            "spark_operator": fields.spark_operator(),
+            "keep_warm": fields.seconds("keep_warm"),
         }
         if connection.conn_type != CONNECTION_TYPE:
             return cls(**of_either_type)
-        if unknown := sorted(set(extra) - set(_EXTRAS)):
-            raise SparkConnectionError(
-                f"The connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}. Known are: "
-                f"{', '.join(_EXTRAS)}. Put other Spark properties into conf."
+        if unknown := sorted(set(fields.extra) - set(_EXTRAS)):
+            raise fields.refused(
+                f"unknown extras: {', '.join(unknown)}. Known are: {', '.join(_EXTRAS)}. Put other Spark properties "
+                "into conf."
             )
-        conf, jars = _conf(connection, extra), _text(connection, extra, "jars")
+        conf, jars = fields.conf(), fields.text("jars")
         mask_secrets(conf, jars)
-        return cls(
-            conf=conf,
-            jars=jars,
-            namespace=_text(connection, extra, "namespace"),
-            **of_either_type,
-        )
+        return cls(conf=conf, jars=jars, namespace=fields.text("namespace"), **of_either_type)
 
 
-def _conf(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
-    conf = extra.get("conf") or {}
-    if not isinstance(conf, dict):
-        # Airflow's UI would show a string with all its secrets: it hides values by the names of their keys.
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a conf that is not a JSON object. Write it as "
-            '{"spark.some.property": "value"}.'
-        )
-    for name, value in conf.items():
-        if not isinstance(value, (str, int, float)):
-            raise SparkConnectionError(
-                f"The connection {connection.conn_id!r} has a conf whose {name} is not a string, number or boolean."
+@dataclass(frozen=True)
+class _Fields:
+    """Reads the fields of a connection's extra. Each error is a :class:`SparkConnectionError`."""
+
+    conn_id: str
+    host: str
+    extra: Mapping[str, Any]
+
+    def refused(self, why: str) -> SparkConnectionError:
+        return SparkConnectionError(f"The connection {self.conn_id!r} has {why}")
+
+    def conf(self) -> dict[str, str]:
+        conf = self.extra.get("conf") or {}
+        if not isinstance(conf, dict):
+            # Airflow's UI would show a string with all its secrets: it hides values by the names of their keys.
+            raise self.refused('a conf that is not a JSON object. Write it as {"spark.some.property": "value"}.')
+        for name, value in conf.items():
+            if not isinstance(value, (str, int, float)):
+                raise self.refused(f"a conf whose {name} is not a string, number or boolean.")
+        deploy_mode = self.extra.get("deploy-mode") or "client"
+        if conf.get("spark.submit.deployMode", deploy_mode) != deploy_mode:
+            raise self.refused(
+                f"a conf whose spark.submit.deployMode is not its deploy mode {deploy_mode}. Remove it, and set "
+                "deploy-mode in the extra."
             )
-    deploy_mode = extra.get("deploy-mode") or "client"
-    if conf.get("spark.submit.deployMode", deploy_mode) != deploy_mode:
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a conf whose spark.submit.deployMode is not its deploy mode "
-            f"{deploy_mode}. Remove it, and set deploy-mode in the extra."
+        return {name: option_text(value) for name, value in conf.items()}
+
+    def text(self, name: str) -> str | None:
+        value = self.extra.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.refused(f"a {name} that is not a string.")
+        return value.strip() or None if value else None
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.extra.get(name)
+        if value in (None, ""):  # left empty in the form
+            return default
+        if isinstance(value, str):
+            value = _FLAGS.get(value.lower())
+        if not isinstance(value, bool):
+            raise self.refused(f"a {name} that is not a boolean.")
+        return value
+
+    def spark_operator(self) -> bool:
+        flag = self.flag("spark_operator")
+        if flag and (self.extra.get("deploy-mode") != "cluster" or not self.host.startswith("k8s://")):
+            raise self.refused(
+                "spark_operator, which needs a host k8s://… and deploy mode cluster. Set these, or remove "
+                "spark_operator."
+            )
+        return flag
+
+    def seconds(self, name: str) -> float:
+        value = self.extra.get(name)
+        if value in (None, ""):  # left empty in the form
+            return 0.0
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = float(value)
+        if not is_seconds(value):
+            raise self.refused(f"a {name} that is not a number of seconds ≥ 0.")
+        return float(value)
+
+    def uri(self, name: str) -> str | None:
+        uri = self.text(name)
+        if uri is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]+", uri):
+            raise self.refused(
+                f"a {name} that is not the URI of a folder. Write it like hdfs:///airflow/results, "
+                "s3a://bucket/results or file:///shared/results."
+            )
+        return uri
+
+    def resource_manager(self) -> str | None:
+        """The ResourceManager's URL, with the name and the forms that Airflow's Spark provider uses."""
+        name = "yarn_resourcemanager_webapp_address"
+        address = self.text(name)
+        if address is None:
+            return None
+        address = address if "://" in address else f"http://{address}"
+        if not address.startswith(("http://", "https://")):
+            raise self.refused(f"a {name} that is not a web address.")
+        if "@" in address:  # it would appear in error messages, and with deferred tasks in Airflow's database
+            raise self.refused(
+                f"a {name} with a user or password in it, which YARN's REST API doesn't use. Set the bare address, "
+                "e.g. http://rm.internal:8088."
+            )
+        return address.rstrip("/")
+
+    def web_address(self, name: str) -> str | None:
+        """A URL for a link. An invalid one gives no link, but must not fail the merge."""
+        address = self.extra.get(name)
+        if not address:
+            return None
+        if isinstance(address, str) and address.startswith(("http://", "https://")):
+            return address
+        log.warning(
+            "The connection %r has a %s that doesn't start with http:// or https://. It is ignored.", self.conn_id, name
         )
-    return {name: option_text(value) for name, value in conf.items()}
-
-
-def _text(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
-    value = extra.get(name)
-    if value is not None and not isinstance(value, str):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a string.")
-    return value.strip() or None if value else None
-
-
-def _flag(connection: Connection, extra: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = extra.get(name)
-    if value in (None, ""):  # left empty in the form
-        return default
-    if isinstance(value, str):
-        value = _FLAGS.get(value.lower())
-    if not isinstance(value, bool):
-        raise SparkConnectionError(f"The connection {connection.conn_id!r} has a {name} that is not a boolean.")
-    return value
-
-
-def _spark_operator(connection: Connection, extra: Mapping[str, Any]) -> bool:
-    flag = _flag(connection, extra, "spark_operator", default=False)
-    if flag and (extra.get("deploy-mode") != "cluster" or not str(connection.host).startswith("k8s://")):
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has spark_operator, which needs a host k8s://… and deploy mode "
-            "cluster. Set these, or remove spark_operator."
-        )
-    return flag
-
-
-def _seconds(connection: Connection, extra: Mapping[str, Any], name: str) -> float:
-    value = extra.get(name)
-    if value in (None, ""):  # left empty in the form
-        return 0.0
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = float(value)
-    if not is_seconds(value):
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a {name} that is not a number of seconds ≥ 0."
-        )
-    return float(value)
-
-
-def _uri(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
-    uri = _text(connection, extra, name)
-    if uri is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]+", uri):
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a {name} that is not the URI of a folder. Write it like "
-            "hdfs:///airflow/results, s3a://bucket/results or file:///shared/results."
-        )
-    return uri
-
-
-def _resource_manager(connection: Connection, extra: Mapping[str, Any]) -> str | None:
-    """The ResourceManager's URL, with the name and the forms that Airflow's Spark provider uses."""
-    address = _text(connection, extra, "yarn_resourcemanager_webapp_address")
-    if address is None:
         return None
-    address = address if "://" in address else f"http://{address}"
-    if not address.startswith(("http://", "https://")):
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address that is not a web "
-            "address."
-        )
-    if "@" in address:  # it would appear in error messages, and with deferred tasks in Airflow's database
-        raise SparkConnectionError(
-            f"The connection {connection.conn_id!r} has a yarn_resourcemanager_webapp_address with a user or password "
-            "in it, which YARN's REST API doesn't use. Set the bare address, e.g. http://rm.internal:8088."
-        )
-    return address.rstrip("/")
-
-
-def _web_address(connection: Connection, extra: Mapping[str, Any], name: str) -> str | None:
-    """A URL for a link. An invalid one gives no link, but must not fail the merge."""
-    address = extra.get(name)
-    if not address:
-        return None
-    if isinstance(address, str) and address.startswith(("http://", "https://")):
-        return address
-    log.warning(
-        "The connection %r has a %s that doesn't start with http:// or https://. It is ignored.",
-        connection.conn_id,
-        name,
-    )
-    return None
