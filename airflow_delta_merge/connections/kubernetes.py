@@ -8,15 +8,14 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
-from airflow_delta_merge.connections.fields import connection_of_type
+from airflow_delta_merge.connections.fields import ConnectionFields, connection_of_type
 from airflow_delta_merge.exceptions import SparkConnectionError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _FIELDS = ("namespace", "cluster_context", "kube_config_path", "kube_config")
-_OLD_PREFIX = "extra__kubernetes__"  # of connections that Airflow 2.2 and earlier stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +42,8 @@ class KubernetesAccess:
         connection = connection_of_type(
             conn_id, SparkConnectionError, parameter="kubernetes_conn_id", types=("kubernetes",)
         )
-        extra: dict[str, Any] = connection.extra_dejson
-        values = {name: extra.get(name) or extra.get(f"{_OLD_PREFIX}{name}") or None for name in _FIELDS}
+        extra = ConnectionFields(connection, "Kubernetes")
+        values = {name: extra.value(name) for name in _FIELDS}
         config = values.pop("kube_config")
         for name, value in values.items():
             if value is not None and not isinstance(value, str):
