@@ -146,8 +146,8 @@ def _write_exit(folder: Path, exit_code: int) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock on a file. The lock ends with the process, however that ends."""
-    with path.open() as lock:
+    """Whether a process holds a lock on a file, if there is one. The lock ends with the process, however that ends."""
+    with suppress(FileNotFoundError), path.open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -37,16 +37,9 @@ class KeptSpark:
         return self.folder / SOCKET
 
     @property
-    def runs(self) -> bool:
-        """Whether its keeper is alive."""
-        with suppress(OSError):
-            return is_locked(self.folder / LOCK)
-        return False
-
-    @property
     def takes_merges(self) -> bool:
         """Whether it takes merges, now or once it has started."""
-        return (self.folder / KIND).exists() and self.runs
+        return (self.folder / KIND).exists() and is_locked(self.folder / LOCK)
 
     @classmethod
     def all(cls) -> list[KeptSpark]:
@@ -150,7 +143,7 @@ def remove_orphans() -> None:
                 continue
             if not (folder / LOCK).exists() or is_locked(folder / LOCK):
                 continue
-            if (folder / SERVER_LOCK).exists() and is_locked(folder / SERVER_LOCK):
+            if is_locked(folder / SERVER_LOCK):
                 server = int((folder / SERVER_LOCK).read_text())
                 if works_in(server, folder):
                     os.killpg(os.getpgid(server), signal.SIGKILL)

@@ -474,7 +474,7 @@ def test_a_spark_that_takes_no_more_merges_is_not_found(empty: Path) -> None:
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); input()"
     lock = staging.folder / LOCK
     with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE) as process:
-        wait_until(lambda: kept.runs, 20)
+        wait_until(lambda: kept.takes_merges, 20)
         assert (KeptSpark.find("kind"), KeptSpark.find("other")) == (kept, None)
         (staging.folder / KIND).unlink()
         assert KeptSpark.find("kind") is None
