@@ -7,7 +7,6 @@ the driver, which wrote the result there.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         text = read_shared_file(options.uri, MAX_BYTES)
         if text is not None:
-            handle = os.open(options.result, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            options.result.touch(0o600, exist_ok=False)
+            options.result.write_text(text, encoding="utf-8")
     except (DeltaMergeError, OSError) as error:
         print(f"The merge's result could not be fetched: {error}", file=sys.stderr)
         return 1

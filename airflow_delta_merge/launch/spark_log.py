@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import uuid
 from collections.abc import Iterable
@@ -49,7 +48,7 @@ class SparkLog:
             return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))
+            self.path.touch(0o640, exist_ok=False)
         except FileExistsError:
             return False
         except OSError as error:

@@ -169,8 +169,7 @@ def own_folders() -> Iterator[Path]:
 def _is_abandoned(folder: Path) -> bool:
     if (folder / _OWNER_LOCK).exists():
         return not is_locked(folder / _OWNER_LOCK)
-    kept = (folder / KEEPER_LOCK).exists() and is_locked(folder / KEEPER_LOCK)
-    return not kept and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
+    return not is_locked(folder / KEEPER_LOCK) and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE
 
 
 @contextmanager
@@ -223,9 +222,8 @@ def write_py_files(path: Path) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    path.touch(0o600, exist_ok=False)
+    path.write_text(text, encoding="utf-8")
 
 
 def _escape(text: str) -> str:

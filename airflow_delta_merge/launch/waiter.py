@@ -49,8 +49,8 @@ def main(py_files: str, result: Path, keeper: int) -> int:
                 print(message["log"], flush=True)
             if "outcome" in message:
                 temporary = result.with_suffix(".part")
-                with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-                    json.dump(message["outcome"], file)
+                temporary.touch(0o600)
+                temporary.write_text(json.dumps(message["outcome"]), encoding="utf-8")
                 temporary.replace(result)
                 return 0
     print(WHY_SPARK_ENDED, flush=True)
@@ -61,10 +61,6 @@ def _end_with(keeper: int) -> None:
     while os.getppid() == keeper:
         time.sleep(_POLL_SECONDS)
     os._exit(SPARK_ENDED)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 if __name__ == "__main__":
