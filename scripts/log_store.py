@@ -15,9 +15,10 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 
 from airflow_delta_merge.runtime.jars import delta_jars
-from airflow_delta_merge.runtime.log_store import log_store_jar, log_store_sources
+from airflow_delta_merge.runtime.log_store import log_store_jar
 from airflow_delta_merge.runtime.store_drivers import S3A
 
+SOURCES = sorted(Path(log_store_jar()).parent.glob("*.java"))
 #: The earliest that an archive can tell.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -29,7 +30,7 @@ def build(jar: Path) -> None:
     class_path = os.pathsep.join([*delta_jars(), *S3A.fetched(), str(of_spark / "*")])
     gateway = JavaGateway.launch_gateway(jarpath=str(of_py4j), classpath=class_path, die_on_exit=True)
     try:
-        classes = _compile(gateway, log_store_sources())
+        classes = _compile(gateway, SOURCES)
     finally:
         gateway.shutdown()
     # Not compressed: that differs between versions of zlib.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
@@ -42,10 +42,6 @@ class JobRequest:
     def each_merge(self) -> list[MergeConfig | MergeStatement]:
         """The merges as a list, even if there is only one."""
         return [self.merges] if isinstance(self.merges, (MergeConfig, MergeStatement)) else list(self.merges)
-
-    def without_identity(self) -> JobRequest:
-        """The same work without an identity."""
-        return replace(self, identity=None)
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types."""

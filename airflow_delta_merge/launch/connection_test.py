@@ -35,7 +35,8 @@ def connection_test(preparation: Preparation) -> tuple[bool, str]:
             jars += f" and {'' if there else 'a URL with '}the {driver.name} driver's"
         of_stores = preparation.store_properties
         submit.check_master()
-        asked = preparation.check_cluster(submit)
+        if submit.is_cluster:
+            preparation.check_cluster(submit)
     except DeltaMergeError as error:
         return False, f"{error} (Tested on {here}.)"
     untested = ["whether Spark starts"]
@@ -44,7 +45,7 @@ def connection_test(preparation: Preparation) -> tuple[bool, str]:
     elif submit.master.startswith("spark://"):
         master = f"A master answers at {submit.master}."
     else:
-        master = f"The master {submit.master} {'answers' if asked else 'was not contacted'}."
+        master = f"The master {submit.master} {'answers' if submit.is_cluster else 'was not contacted'}."
     if settings.conf:
         untested.append("the properties in conf")
     if of_stores:

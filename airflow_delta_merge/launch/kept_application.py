@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +344,7 @@ def isolated(script: str) -> list[str]:
 
 def fingerprint(staging: Staging, arguments: Sequence[str]) -> str:
     """A hash of spark-submit's arguments and a merge's request and properties, without its folder and identity."""
-    request = staging.read_request().without_identity().to_json()
+    request = replace(staging.read_request(), identity=None).to_json()
     parts = [*arguments, request, staging.properties.read_text(encoding="utf-8")]
     text = "\0".join(parts).replace(str(staging.folder), "")
     return hashlib.sha256(text.encode()).hexdigest()

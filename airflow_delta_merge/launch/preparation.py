@@ -169,18 +169,12 @@ class Preparation:
         self._configure(submit, staging, properties, self._compiler_options())
         return submit
 
-    def check_cluster(self, submit: SparkSubmit) -> bool:
-        """Check that the cluster's API answers, if the driver runs on the cluster.
+    def check_cluster(self, submit: SparkSubmit) -> None:
+        """Check that the API of the cluster on which the driver runs answers.
 
-        :return: whether it was checked.
-        :raises DeltaMergeError: when the API doesn't answer or refuses, or the connection lacks settings for deploy
-            mode cluster.
+        :raises DeltaMergeError: when it doesn't, or refuses.
         """
-        if not submit.is_cluster:
-            return False
-        check_cluster_mode(self.conn_id, submit.master, self.settings)
         self._cluster_manager(submit).find("none")
-        return True
 
     def _cluster_manager(self, submit: SparkSubmit) -> ClusterManager:
         if not submit.is_on_kubernetes:

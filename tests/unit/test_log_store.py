@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar, log_store_sources
-from scripts.log_store import build
+from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar
+from scripts.log_store import SOURCES, build
 
 
 def test_the_jar_is_made_from_its_sources(tmp_path: Path) -> None:
@@ -14,4 +14,4 @@ def test_the_jar_is_made_from_its_sources(tmp_path: Path) -> None:
 
 
 def test_each_class_has_its_source() -> None:
-    assert LOG_STORE.rpartition(".")[2] in [source.stem for source in log_store_sources()]
+    assert LOG_STORE.rpartition(".")[2] in [source.stem for source in SOURCES]

@@ -15,14 +15,7 @@ LOG_STORE_PROPERTIES = {"spark.delta.logStore.s3a.impl": LOG_STORE, "spark.delta
 #: If a log store for all schemes is set, Delta refuses the properties above.
 LOG_STORE_OF_ALL_SCHEMES = "spark.delta.logStore.class"
 
-_FOLDER = Path(__file__).parent
-
 
 def log_store_jar() -> str:
     """The absolute path of the jar."""
-    return str(_FOLDER / "log_store.jar")
-
-
-def log_store_sources() -> list[Path]:
-    """The Java sources of the jar."""
-    return sorted(_FOLDER.glob("*.java"))
+    return str(Path(__file__).parent / "log_store.jar")
