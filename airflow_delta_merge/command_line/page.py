@@ -8,7 +8,7 @@ from html import escape
 from airflow_delta_merge.history import figures
 from airflow_delta_merge.history.advice import Advice
 from airflow_delta_merge.history.charts import COLOURS, PATTERNS, STYLE
-from airflow_delta_merge.history.merge_charts import ROWS, Chart, merge_charts
+from airflow_delta_merge.history.merge_charts import Chart, merge_charts
 from airflow_delta_merge.history.records import Commit
 from airflow_delta_merge.history.table_history import CommitDetails, HistoryPage
 
@@ -38,7 +38,7 @@ def commit_page(details: CommitDetails) -> str:
     title = f"{details.table.path}, version {commit.version}"
     parts = [f"<h1>{escape(title)}</h1>", _facts(figures.facts_of(commit).items())]
     if details.partitions:
-        heads = ("added", "removed", "marked", "bytes added", "bytes removed", "partition")
+        heads = (*figures.HEADS_OF_PARTITIONS, "partition")
         rows = ((*figures.numbers_of(each), figures.partition_text(each.partition)) for each in details.partitions)
         parts += ["<h2>Files by partition</h2>", _table(heads, rows)]
     if metrics := figures.metrics_of(commit):
@@ -79,14 +79,7 @@ def _chart(chart: Chart) -> str:
 def _commits(commits: Iterable[Commit]) -> str:
     heads = ("version", "inserted", "updated", "deleted", "copied", "touched / searched / all", "written", "took")
     rows = (
-        (
-            str(commit.version),
-            *(figures.count(value(commit)) for _, value in ROWS),
-            figures.files_of(commit),
-            figures.size(commit.bytes.added),
-            figures.duration(commit.total_ms),
-            f"{commit.operation} {figures.moment(commit)} {figures.who(commit)}",
-        )
+        (*figures.row_of(commit), f"{commit.operation} {figures.moment(commit)} {figures.who(commit)}")
         for commit in commits
     )
     return _table((*heads, "what, when (UTC), by whom"), rows)

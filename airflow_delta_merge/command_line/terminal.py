@@ -85,7 +85,7 @@ def _print_sparklines(console: Console, oldest_first: Sequence[Commit]) -> None:
 
 def _print_commits(console: Console, commits: Sequence[Commit]) -> None:
     """Two lines for each commit, which fit on 80 columns: its numbers, then what it was, when, and by whom."""
-    rows = [_HEADS, *(_numbers(commit) for commit in commits)]
+    rows = [_HEADS, *map(figures.row_of, commits)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     console.print(_text(f"\n{lines[0]}", "bold"))
@@ -94,17 +94,6 @@ def _print_commits(console: Console, commits: Sequence[Commit]) -> None:
         what = _text(f"{commit.operation} {figures.moment(commit)} by {figures.who(commit)}", "dim")
         console.print(Padding(what, (0, 0, 0, widths[0] + 2)))
     console.print(_text("files: with a changed row / searched / all before; times in UTC", "dim"))
-
-
-def _numbers(commit: Commit) -> tuple[str, ...]:
-    rows = commit.rows
-    return (
-        str(commit.version),
-        *(figures.count(each) for each in (rows.inserted, rows.updated, rows.deleted, rows.copied)),
-        figures.files_of(commit),
-        figures.size(commit.bytes.added),
-        figures.duration(commit.total_ms),
-    )
 
 
 def _pairs(facts: Mapping[str, str]) -> Table:
@@ -119,7 +108,7 @@ def _pairs(facts: Mapping[str, str]) -> Table:
 def _of_partitions(details: CommitDetails) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Files by partition", title_justify="left")
     table.add_column("partition", overflow="fold")
-    for name in ("added", "removed", "marked", "bytes added", "bytes removed"):
+    for name in figures.HEADS_OF_PARTITIONS:
         table.add_column(name, justify="right")
     for each in details.partitions:
         table.add_row(_text(figures.partition_text(each.partition)), *figures.numbers_of(each))

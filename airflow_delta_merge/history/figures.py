@@ -13,6 +13,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 #: The phases of a merge, in their order.
 PHASES = ("resolve", "source", "scan", "rewrite")
+#: Numbers of files and of bytes.
+HEADS_OF_PARTITIONS = ("added", "removed", "marked", "bytes added", "bytes removed")
 
 
 def count(number: int | None) -> str:
@@ -67,6 +69,13 @@ def files_of(commit: Commit) -> str:
     if files.candidate is None:
         return NONE
     return f"{count(files.touched)} / {count(files.candidate)} / {count(files.before)}"
+
+
+def row_of(commit: Commit) -> tuple[str, ...]:
+    """A commit in a list: version, rows inserted, updated, deleted and copied, files, bytes written and duration."""
+    rows = commit.rows
+    counts = map(count, (rows.inserted, rows.updated, rows.deleted, rows.copied))
+    return str(commit.version), *counts, files_of(commit), size(commit.bytes.added), duration(commit.total_ms)
 
 
 def changed_rows(commit: Commit) -> int:
@@ -140,7 +149,7 @@ def metrics_of(commit: Commit) -> dict[str, str]:
 
 
 def numbers_of(partition: PartitionChange) -> tuple[str, ...]:
-    """Files added, removed and marked, and bytes added and removed, of a commit in one partition."""
+    """What a commit did in one partition, by :data:`HEADS_OF_PARTITIONS`."""
     files = map(count, (partition.added, partition.removed, partition.marked))
     return *files, *map(size, (partition.added_bytes, partition.removed_bytes))
 

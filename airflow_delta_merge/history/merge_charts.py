@@ -10,7 +10,7 @@ from airflow_delta_merge.history.charts import Series, stacked_bars
 from airflow_delta_merge.history.records import Commit
 
 Value = Callable[[Commit], int | None]
-ROWS: tuple[tuple[str, Value], ...] = (
+_ROWS: tuple[tuple[str, Value], ...] = (
     ("inserted", lambda commit: commit.rows.inserted),
     ("updated", lambda commit: commit.rows.updated),
     ("deleted", lambda commit: commit.rows.deleted),
@@ -73,8 +73,8 @@ def merge_charts(commits: Sequence[Commit]) -> list[Chart]:
     merges = [commit for commit in reversed(commits) if commit.operation == "MERGE"]
     copied = any(commit.rows.copied for commit in merges)
     drawn: tuple[tuple[str, Sequence[tuple[str, Value]], Callable[[int | None], str]], ...] = (
-        ("Rows changed by merge", ROWS[:3], figures.count),
-        ("Rows by merge, with the copied ones", ROWS if copied else (), figures.count),
+        ("Rows changed by merge", _ROWS[:3], figures.count),
+        ("Rows by merge, with the copied ones", _ROWS if copied else (), figures.count),
         ("Files of the table by merge", _FILES, figures.count),
         ("Files added by merge", _ADDED, figures.count),
         ("Time by merge and phase", [_phase(name) for name in figures.PHASES], figures.duration),

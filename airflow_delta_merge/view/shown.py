@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.history import figures
 from airflow_delta_merge.history.advice import Advice, advise
-from airflow_delta_merge.history.merge_charts import ROWS, Chart, merge_charts
+from airflow_delta_merge.history.merge_charts import Chart, merge_charts
 from airflow_delta_merge.history.records import OWN_WRITER, Commit
 from airflow_delta_merge.history.table_history import CommitDetails, HistoryPage
 
@@ -25,7 +25,7 @@ class CommitRow:
 
     :param version: the version that it made.
     :param kind: ``merge``, ``merge by Delta`` or ``other writer``: what it is, in words.
-    :param counts: rows inserted, updated, deleted and copied.
+    :param numbers: of rows and files, what was written, and how long it took.
     :param operation: what the writer says that it did.
     :param by: who made it.
     :param task_instance: the task and try, if the user may read its DAG.
@@ -34,10 +34,7 @@ class CommitRow:
 
     version: int
     kind: str
-    counts: tuple[str, ...]
-    files: str
-    written: str
-    took: str
+    numbers: tuple[str, ...]
     operation: str
     time: str
     by: str
@@ -135,10 +132,7 @@ def _row(commit: Commit) -> CommitRow:
     return CommitRow(
         version=commit.version,
         kind=_kind(commit),
-        counts=tuple(figures.count(value(commit)) for _, value in ROWS),
-        files=figures.files_of(commit),
-        written=figures.size(commit.bytes.added),
-        took=figures.duration(commit.total_ms),
+        numbers=figures.row_of(commit)[1:],
         operation=commit.operation,
         time=figures.moment(commit),
         by=figures.who(commit),

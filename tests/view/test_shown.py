@@ -53,10 +53,10 @@ def page(*commits: Commit, **more: Any) -> HistoryPage:
 
 def test_the_numbers_are_those_of_the_log_and_kinds_are_words() -> None:
     shown = shown_history(page(merged(3), WRITE, DELTAS, older=1), {"load"})
-    assert [(row.version, row.kind, row.counts, row.files, row.written, row.took) for row in shown.rows] == [
-        (3, "merge", ("3", "2,000", "0", "90"), "2 / 5 / 9", "700 B", "1.2 s"),
-        (2, "other writer", ("7", "-", "-", "-"), "-", "-", "-"),
-        (1, "other merge", ("1", "1", "-", "-"), "-", "-", "-"),
+    assert [(row.version, row.kind, row.numbers) for row in shown.rows] == [
+        (3, "merge", ("3", "2,000", "0", "90", "2 / 5 / 9", "700 B", "1.2 s")),
+        (2, "other writer", ("7", "-", "-", "-", "-", "-", "-")),
+        (1, "other merge", ("1", "1", "-", "-", "-", "-", "-")),
     ]
     assert shown.rows[0].by == "load.merge r1 try 2"
     assert shown.older == 1
@@ -85,7 +85,7 @@ def test_bytes_written_per_byte_changed(rows: Rows, ratio: str) -> None:
 
 def test_of_a_dag_that_the_user_may_not_read_only_the_numbers_are_shown() -> None:
     shown = shown_history(page(merged(3), WRITE), {"other"})
-    assert (shown.rows[0].by, shown.rows[0].task_instance, shown.rows[0].counts[1]) == (NOT_SHOWN, None, "2,000")
+    assert (shown.rows[0].by, shown.rows[0].task_instance, shown.rows[0].numbers[1]) == (NOT_SHOWN, None, "2,000")
     commit = shown_commit(CommitDetails(table=TABLE, commit=merged(3), partitions=()), {"other"})
     assert not {"load", "merge", "r1"} & set(re.findall(r"\w+", " ".join(commit.facts.values())))
     assert "predicate" not in commit.facts
