@@ -30,6 +30,7 @@ from airflow_delta_merge.launch.kubernetes import KubernetesNamespace
 from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace
 from airflow_delta_merge.launch.spark_operator_submit import SparkOperatorSubmit
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.launch.spark_submit_command import SparkSubmitCommand
 from airflow_delta_merge.launch.staging import Staging, travelling_modules
 from airflow_delta_merge.launch.yarn import ResourceManager
 from airflow_delta_merge.runtime.background_archive import start_making
@@ -132,9 +133,9 @@ class Preparation:
         """The user's Spark properties, including secrets. Later ones take precedence."""
         return [self.store_properties, dict(self.settings.conf), self.conf]
 
-    def for_inspection(self) -> SparkSubmit:
-        """A SparkSubmit to read settings from; it is not prepared to run."""
-        return SparkSubmit(**self._arguments)
+    def for_inspection(self) -> SparkSubmitCommand:
+        """A command to read settings from."""
+        return SparkSubmitCommand(**self._arguments)
 
     def for_merge(
         self,
@@ -169,21 +170,21 @@ class Preparation:
         self._configure(submit, staging, properties, self._compiler_options())
         return submit
 
-    def check_cluster(self, submit: SparkSubmit) -> None:
+    def check_cluster(self, submit: SparkSubmitCommand) -> None:
         """Check that the API of the cluster on which the driver runs answers.
 
         :raises DeltaMergeError: when it doesn't, or refuses.
         """
         self._cluster_manager(submit).find("none")
 
-    def _cluster_manager(self, submit: SparkSubmit) -> ClusterManager:
+    def _cluster_manager(self, submit: SparkSubmitCommand) -> ClusterManager:
         if not submit.is_on_kubernetes:
             return ResourceManager(self.settings.resource_manager or "")
         namespace = self._kubernetes_properties(submit)["spark.kubernetes.namespace"]
         kind = SparkOperatorNamespace if self.settings.spark_operator else KubernetesNamespace
         return kind(namespace=namespace, conn_id=self.settings.kubernetes_conn_id)
 
-    def _kubernetes_properties(self, submit: SparkSubmit) -> dict[str, str]:
+    def _kubernetes_properties(self, submit: SparkSubmitCommand) -> dict[str, str]:
         """How Spark reaches Kubernetes, and where its pods run."""
         named = [properties.get("spark.kubernetes.namespace") for properties in reversed(self.user_properties())]
         access = self._kubernetes_access
@@ -247,7 +248,7 @@ class Preparation:
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
         return _KEPT_PROPERTIES | self._properties(submit, staging) | spark_properties(self.databases)
 
-    def check_keep_warm(self, submit: SparkSubmit) -> None:
+    def check_keep_warm(self, submit: SparkSubmitCommand) -> None:
         """Check that Spark can be kept.
 
         :raises KeptSparkError: when the driver runs on the cluster, or this machine has no Linux.

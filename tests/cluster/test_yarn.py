@@ -25,7 +25,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import SparkApplication
-from airflow_delta_merge.launch.spark_submit import KEPT_NAME
+from airflow_delta_merge.launch.spark_submit_command import KEPT_NAME
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
 from tests.airflow import tables
