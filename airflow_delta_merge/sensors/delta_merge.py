@@ -207,8 +207,7 @@ class DeltaMergeSensor(TableLogSensor):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Check what the trigger found."""
-        assert self.path is not None
-        return self._checked(context, self._found_by(event, self.path))
+        return self._checked(context, self._found_by(event))
 
     def _poke_log(self, context: Context) -> PokeReturnValue:
         merge = self._recorded_merge(context)

@@ -111,4 +111,4 @@ class DeltaTableSensor(TableLogSensor):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
         """Return what the trigger found."""
-        return int(self._found_by(event, self.path))
+        return int(self._found_by(event))

@@ -35,6 +35,7 @@ class TableLogSensor(BaseSensorOperator):
     dicts: ClassVar[Sequence[str]] = ("storage_options",)
 
     deferrable: bool
+    path: Any
     storage_options: dict[str, str]
     aws_conn_id: str | None
     azure_conn_id: str | None
@@ -69,22 +70,17 @@ class TableLogSensor(BaseSensorOperator):
             )
         return looked
 
-    def _found_by(self, event: Mapping[str, Any], path: str) -> Any:
+    def _found_by(self, event: Mapping[str, Any]) -> Any:
         """What the trigger found. Its errors count as those of a check here.
 
         :raises AirflowException: if the trigger failed.
         :raises TableLogError: if it may succeed later. With ``soft_fail`` Airflow would skip the task for any other.
         """
-        from airflow_delta_merge.triggers.delta_table import found_by
-
-        try:
-            return found_by(event, path)
-        except AirflowFailException:
-            raise
-        except AirflowException as error:
-            if self.soft_fail:
-                raise TableLogError(str(error)) from error
-            raise
+        if "found" in event:
+            return event["found"]
+        is_lasting = event.get("type") == AirflowFailException.__name__
+        error = AirflowFailException if is_lasting else TableLogError if self.soft_fail else AirflowException
+        raise error(f"Waiting for {self.path} failed: {event.get('error')}")
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
@@ -77,18 +77,6 @@ class RecordedMergeTrigger(_TableLogTrigger):
 
     def check(self) -> dict[str, Any] | None:
         return RecordedMerge(**self.condition).found()
-
-
-def found_by(event: Mapping[str, Any], path: str) -> Any:
-    """What a trigger of this module found, from its event.
-
-    :param path: the table that it checked.
-    :raises AirflowException: if the trigger failed, with the same kind of exception.
-    """
-    if "found" in event:
-        return event["found"]
-    error = AirflowFailException if event.get("type") == "AirflowFailException" else AirflowException
-    raise error(f"Waiting for {path} failed: {event.get('error')}")
 
 
 def _event(**payload: Any) -> TriggerEvent:
