@@ -125,15 +125,22 @@ def test_a_secret_of_a_template_is_masked(
     assert masked == ["abcdef"]
 
 
-def test_a_dry_run_with_templates_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_with_templates_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By a real Spark."""
     (tmp_path / "2026-01-31.csv").write_text("id,name\n1,Ada\n2,Grace\n")
+    table = tables.create_table(tmp_path / "t")
+    before = sorted(table.rglob("*"))
     merge = DeltaMergeOperator(
         task_id="merge",
-        target=str(tables.create_table(tmp_path / "t")),
+        target=str(table),
         source={"path": f"{tmp_path}/{{{{ ds }}}}.csv", "options": {"header": True, "inferSchema": True}},
         conf=SPARK,
         **UPSERT,
     )
     merge.dry_run(logical_date=DAY)
-    assert re.search(r"rows +inserted +2 +files +touched +0\n", capsys.readouterr().out)
+    said = capfd.readouterr().out
+    assert re.search(r"rows +inserted +2 +files +touched +0\n +updated +0 .*\n +deleted +0\n", said)
+    assert "MERGE INTO" in said
+    # Spark's application says what it is at.
+    assert "Merge: The source is not kept: the table has no files" in said
+    assert sorted(file for file in table.rglob("*") if not file.name.startswith(".")) == before

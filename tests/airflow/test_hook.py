@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import tempfile
 import threading
@@ -24,8 +23,9 @@ from airflow_delta_merge.config import (
     when_matched_update_all,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.launch.errors import DeltaMergeException, error_of_job
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
@@ -68,36 +68,39 @@ def table(tmp_path: Path) -> Iterator[Path]:
     assert sorted(file for file in path.rglob("*") if not file.name.startswith(".")) == before
 
 
-# What the merge says: each through spark-submit and back.
+# What merges say, through spark-submit and back; in one Spark, as each takes ten seconds to start.
 
 
-def test_table_missing(tmp_path: Path) -> None:
-    error = failure(config(tmp_path / "none"))
-    assert not isinstance(error, AirflowFailException), "the table may come to be"
-    assert str(tmp_path / "none") in str(error)
-    assert error.condition is not None
-    assert not (tmp_path / "none").exists()
-
-
-def test_not_a_delta_table(tmp_path: Path) -> None:
+def test_bad_input(table: Path, tmp_path: Path) -> None:
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "some.csv").write_text("id,name\n1,a\n")
-    error = failure(config(tmp_path / "csv"))
-    assert "Delta" in str(error)
+    other = tables.create_table(tmp_path / "other")
+    merges = [
+        config(tmp_path / "none"),
+        config(tmp_path / "csv"),
+        config(table, {"path": str(tmp_path / "none.csv"), "options": {"header": True}}),
+        config(other, "SELECT 1 AS key, 'x' AS name"),
+    ]
+    outcome = DeltaMergeHook(conf=SPARK)._run(JobRequest(merges=merges))
+    errors = [error_of_job(each.error, each.target) for each in outcome.merges if each.error is not None]
+    no_table, no_delta_table, no_file, no_column = errors
+
+    assert not isinstance(no_table, AirflowFailException), "the table may come to be"
+    assert str(tmp_path / "none") in str(no_table)
+    assert no_table.condition is not None
+    assert not (tmp_path / "none").exists()
+
+    assert "Delta" in str(no_delta_table)
     assert [path.name for path in (tmp_path / "csv").iterdir()] == ["some.csv"]
 
+    assert no_file.condition == "PATH_NOT_FOUND"
+    assert str(tmp_path / "none.csv") in str(no_file)
+    assert not isinstance(no_file, AirflowFailException), "the file may come to be"
 
-def test_source_not_readable(table: Path, tmp_path: Path) -> None:
-    error = failure(config(table, {"path": str(tmp_path / "none.csv"), "options": {"header": True}}))
-    assert error.condition == "PATH_NOT_FOUND"
-    assert str(tmp_path / "none.csv") in str(error)
-    assert not isinstance(error, AirflowFailException), "the file may come to be"
-
-
-def test_source_column_missing(table: Path) -> None:
-    error = failure(config(table, "SELECT 1 AS key, 'x' AS name"))
-    assert isinstance(error, AirflowFailException)
-    assert "id" in str(error)
+    assert isinstance(no_column, AirflowFailException)
+    assert "id" in str(no_column)
+    assert tables.versions(other) == [0]
+    assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
 
 
 # What never gets as far as Spark.
@@ -325,23 +328,6 @@ def test_a_dry_run_counts_and_leaves_the_table_alone(table: Path) -> None:
     assert (plan.num_source_rows, plan.num_inserted_rows, plan.num_updated_rows, plan.num_touched_files) == (3, 3, 0, 0)
     assert "inserted rows" in plan.spark_plans
     assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
-
-
-def test_a_dry_run_of_the_operator_logs_what_it_would_do(table: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    operator = DeltaMergeOperator(
-        task_id="merge",
-        target=str(table),
-        source="SELECT id, 'x' AS name FROM range(3)",
-        on=["id"],
-        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
-        conf=SPARK,
-    )
-    operator.dry_run()
-    said = capfd.readouterr().out
-    assert re.search(r"rows +inserted +3 .*\n +updated +0 .*\n +deleted +0\n", said)
-    assert "MERGE INTO" in said
-    # Spark's application says what it is at.
-    assert "Merge: The source is not kept: the table has no files" in said
 
 
 @pytest.mark.slow

@@ -47,7 +47,11 @@ from tests.airflow.processes import naming
 from tests.cluster import deferred
 
 SECRET = "a-password-of-these-tests"
-CONF = SPARK | {"spark.hadoop.tests.password": SECRET}
+CONF = SPARK | {
+    "spark.hadoop.tests.password": SECRET,
+    # The serial collector of the other tests never has less memory than it begins with.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseG1GC",
+}
 ENDLESS = "SELECT id, 'x' AS name FROM range(0, 1000000000000, 1, 1) WHERE hash(id) = 1"  # one task: a core is left
 FINITE = "SELECT id, 'x' AS name FROM range(3)"
 WHO = MergeIdentity(
@@ -257,6 +261,22 @@ def waiting(home: Path) -> list[psutil.Process]:
     """What waits for deferred merges, without its keepers."""
     commands = {process: process.cmdline() for process in processes(home)}
     return [each for each, said in commands.items() if waiter.__file__ in said and keeper.__file__ not in said]
+
+
+@pytest.mark.skipif(shutil.which("jcmd") is None, reason="a runtime of Java without its tools")
+def test_an_idle_spark_returns_its_free_memory(table: Path, home: Path) -> None:
+    merge(table)
+    (java,) = [each.pid for each in processes(home) if each.name() == "java"]
+
+    def free_share() -> float:
+        said = subprocess.run(["jcmd", str(java), "GC.heap_info"], capture_output=True, text=True, check=True).stdout
+        ((total, used),) = re.findall(r"total (\d+)K, used (\d+)K", said)
+        return 1 - int(used) / int(total)
+
+    wait_until(lambda: free_share() < 0.4, seconds=30)  # it collects after five; Java's default leaves 0.7
+    trims = takes_option("-XX:TrimNativeHeapInterval=5000")
+    options = subprocess.run(["jcmd", str(java), "VM.command_line"], capture_output=True, text=True, check=True)
+    assert ("-XX:TrimNativeHeapInterval=5000" in options.stdout) == trims
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
@@ -479,29 +499,6 @@ def test_a_spark_that_takes_no_more_merges_is_not_found(empty: Path) -> None:
         (staging.folder / KIND).unlink()
         assert KeptSpark.find("kind") is None
         process.kill()
-
-
-@pytest.mark.skipif(shutil.which("jcmd") is None, reason="a runtime of Java without its tools")
-def test_an_idle_spark_returns_its_free_memory(table: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(empty))
-    # The serial collector of the other tests never has less than it begins with.
-    conf = CONF | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"}
-    DeltaMergeHook(conf=conf, keep_warm=300).merge(config(table))
-    (java,) = [each.pid for each in processes(empty) if each.name() == "java"]
-
-    def free_share() -> float:
-        said = subprocess.run(["jcmd", str(java), "GC.heap_info"], capture_output=True, text=True, check=True).stdout
-        ((total, used),) = re.findall(r"total (\d+)K, used (\d+)K", said)
-        return 1 - int(used) / int(total)
-
-    try:
-        wait_until(lambda: free_share() < 0.4, seconds=30)  # it collects after five; Java's default leaves 0.7
-        trims = takes_option("-XX:TrimNativeHeapInterval=5000")
-        options = subprocess.run(["jcmd", str(java), "VM.command_line"], capture_output=True, text=True, check=True)
-        assert ("-XX:TrimNativeHeapInterval=5000" in options.stdout) == trims
-    finally:
-        for process in processes(empty):
-            process.kill()
 
 
 def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
