@@ -26,9 +26,8 @@ from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
+    plain_part,
     plain_source,
-    to_plain,
-    window_template,
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
@@ -180,8 +179,7 @@ def delta_merge_task(
     # Mapped tasks are built only when they run, so this checks what is known already.
     needed = _needed(kwargs)
     if all(kwargs.get(name) is not None for name in needed) and not isinstance(kwargs.get("clauses"), Iterator):
-        parts = {name: to_plain(kwargs.get(name, nothing)) for name, nothing in _PARTS.items()}
-        _check_parts({**parts, "window": window_template(kwargs.get("window"))})
+        _check_parts({name: plain_part(name, kwargs.get(name, nothing)) for name, nothing in _PARTS.items()})
     return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=bool(multiple_outputs),
@@ -204,7 +202,7 @@ def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) 
 def _check_parts(parts: dict[str, Any]) -> None:
     """Check the decorator's parts of the merge.
 
-    :param parts: the values of :data:`_PARTS`, made plain by :func:`to_plain`.
+    :param parts: the values of :data:`_PARTS`, made plain by :func:`plain_part`.
     """
     if all(parts[name] is None for name in _SAYING_WHAT):
         if given := [name for name, nothing in _PARTS.items() if parts[name] != nothing]:

@@ -128,6 +128,14 @@ def plain_dedupe(dedupe: Any) -> Any:
     return to_plain(dedupe)
 
 
+def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
+    """A window as a dict of texts, of the run's data interval where it says no other."""
+    if isinstance(window, str):
+        window = {"column": window}
+    plain = to_plain(window)
+    return {**INTERVAL, **plain} if isinstance(plain, Mapping) and not INTERVAL.keys() <= plain.keys() else plain
+
+
 def plain_part(name: str, value: Any) -> Any:
     """A part of a merge as :func:`to_plain` makes it, also where people may write it in more ways than others."""
     return _CONVERTERS.get(name, to_plain)(value)
@@ -137,15 +145,8 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "target": plain_target,
     "source": plain_source,
     "source_dedupe": plain_dedupe,
+    "window": window_template,
 }
-
-
-def window_template(window: MergeWindow | str | Mapping[str, Any] | None) -> Any:
-    """A window as a dict of texts, of the run's data interval where it says no other."""
-    if isinstance(window, str):
-        window = {"column": window}
-    plain = to_plain(window)
-    return {**INTERVAL, **plain} if isinstance(plain, Mapping) and not INTERVAL.keys() <= plain.keys() else plain
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ from airflow_delta_merge.operators.arguments import (
     is_unknown,
     plain_part,
     to_plain,
-    window_template,
 )
 from airflow_delta_merge.operators.parse_checks import check_arguments
 
@@ -26,19 +25,7 @@ def plain_merges(merges: Any) -> Any:
     """
     if merges is None or is_unknown(merges):
         return merges
-    return with_window_templates([_plain_merge(each) for each in _list(merges)])
-
-
-def with_window_templates(merges: Any) -> Any:
-    """The merges with what their windows leave out, for rendering; unchanged if it is no list."""
-    if not isinstance(merges, Sequence) or isinstance(merges, str):
-        return merges
-    return [
-        {**merge, "window": window_template(merge["window"])}
-        if isinstance(merge, Mapping) and merge.get("window") is not None
-        else merge
-        for merge in merges
-    ]
+    return [_plain_merge(each) for each in _list(merges)]
 
 
 def check_merges(merges: Any, other_arguments: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from jinja2 import TemplateNotFound
 
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import names_file, window_template
-from airflow_delta_merge.operators.many_merges import with_window_templates
 from airflow_delta_merge.operators.renderer import IN_FILES, Renderer
 from airflow_delta_merge.operators.spark_options import CONF_AT_RUN_TIME, check_options_of_a_run
 
@@ -45,9 +44,21 @@ def render_arguments(
         setattr(operator, name, renderer.render(name, getattr(operator, name), of_task=name in of_tasks))
     # What another task returned may leave the interval out.
     operator.window = renderer.render("window", window_template(operator.window), of_task=True)
-    operator.merges = renderer.render("merges", with_window_templates(operator.merges), of_task=True)
+    operator.merges = renderer.render("merges", _with_windows(operator.merges), of_task=True)
     check_options_of_a_run(operator)
     _check_rendered_conf(templates, operator.conf or {})
+
+
+def _with_windows(merges: Any) -> Any:
+    """The merges with what their windows leave out; unchanged if it is no list."""
+    if not isinstance(merges, Sequence) or isinstance(merges, str):
+        return merges
+    return [
+        {**merge, "window": window_template(merge["window"])}
+        if isinstance(merge, Mapping) and "window" in merge
+        else merge
+        for merge in merges
+    ]
 
 
 def _check_rendered_conf(templates: Mapping[str, Any], rendered: Mapping[str, Any]) -> None:

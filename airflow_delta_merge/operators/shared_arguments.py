@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_delta_merge.operators.arguments import PARTS_OF_A_MERGE, plain_part, window_template
+from airflow_delta_merge.operators.arguments import PARTS_OF_A_MERGE, plain_part
 from airflow_delta_merge.operators.many_merges import check_merges, plain_merges
 from airflow_delta_merge.operators.parse_checks import check_arguments, stand_ins_beside
 
@@ -20,8 +20,6 @@ def check_shared_arguments(given: Mapping[str, Any]) -> None:
     """
     known = {name: part for name, part in given.items() if part is not None and not isinstance(part, Iterator)}
     shared = {name: plain_part(name, part) for name, part in known.items() if name in PARTS_OF_A_MERGE}
-    if "window" in shared:
-        shared["window"] = window_template(shared["window"])
     if "merges" in known:
         check_merges(plain_merges(known["merges"]), {**PARTS_OF_A_MERGE, **shared})
     else:
