@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from airflow_delta_merge.contract.outcome import MAX_BYTES
+from airflow_delta_merge.exceptions import StagingError
 from airflow_delta_merge.launch.staging import Staging
 
 # Hadoop takes what follows as it is: a percent sign is no escape.
@@ -35,7 +36,7 @@ def fetch(result: Path, staging: Staging) -> str | None:
         staging.write(staging.result.name, text)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StagingError) as error:
         return str(error)
     try:
         shutil.rmtree(result.parent)

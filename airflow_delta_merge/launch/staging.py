@@ -77,8 +77,14 @@ class Staging:
         return self.folder / "result.json"
 
     def write(self, name: str, text: str) -> None:
-        """Write a file that only the owner can read."""
-        _write_private(self.folder / name, text)
+        """Write a file that only the owner can read.
+
+        :raises StagingError: when that fails, e.g. because the disk is full.
+        """
+        path = self.folder / name
+        with _room_needed():
+            path.touch(0o600, exist_ok=False)
+            path.write_text(text, encoding="utf-8")
 
     def read_outcome(self) -> JobOutcome | None:
         """The outcome in the job's result file; None if the file does not exist.
@@ -94,12 +100,8 @@ class Staging:
         return JobOutcome.from_dict(data)
 
     def write_request(self, request: JobRequest) -> None:
-        """Write the job's request.
-
-        :raises StagingError: when the disk is full.
-        """
-        with _room_needed():
-            _write_private(self.request, request.to_json())
+        """Write the job's request."""
+        self.write(self.request.name, request.to_json())
 
     def read_request(self) -> JobRequest:
         """Read the job's request.
@@ -114,17 +116,13 @@ class Staging:
         :param module: the name of its module in ``job``.
         """
         path = self.folder / f"airflow_delta_merge_{module}.py"
-        _write_private(path, (PACKAGE / "job" / f"{module}.py").read_text(encoding="utf-8"))
+        self.write(path.name, (PACKAGE / "job" / f"{module}.py").read_text(encoding="utf-8"))
         return path
 
     def write_properties(self, properties: Mapping[str, Any]) -> None:
-        """Write Spark properties as a Java properties file.
-
-        :raises StagingError: when the disk is full.
-        """
+        """Write Spark properties as a Java properties file."""
         lines = [f"{_escape(name)}={_escape(option_text(value))}\n" for name, value in properties.items()]
-        with _room_needed():
-            _write_private(self.properties, "".join(lines))
+        self.write(self.properties.name, "".join(lines))
 
 
 @contextmanager
@@ -195,7 +193,7 @@ def stage() -> Staging:
         staging = Staging(folder)
         # The job is copied out of the package: a script's folder is the first entry of sys.path, so the package's own
         # modules would become importable as top-level ones.
-        _write_private(staging.application, (PACKAGE / "job" / "application.py").read_text(encoding="utf-8"))
+        staging.write(staging.application.name, (PACKAGE / "job" / "application.py").read_text(encoding="utf-8"))
         write_py_files(staging.py_files)
         staging.temporary.mkdir(mode=0o700)
     except BaseException:
@@ -219,11 +217,6 @@ def write_py_files(path: Path) -> None:
             entry = zipfile.ZipInfo(module.relative_to(PACKAGE.parent).as_posix())
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, module.read_bytes(), zipfile.ZIP_DEFLATED)
-
-
-def _write_private(path: Path, text: str) -> None:
-    path.touch(0o600, exist_ok=False)
-    path.write_text(text, encoding="utf-8")
 
 
 def _escape(text: str) -> str:

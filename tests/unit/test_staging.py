@@ -33,13 +33,13 @@ def test_py_files_import_without_anything_else(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> NoReturn:
+    def full(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said = rf"can't be written to {tmp_path} \(No space left on device\)\. Free space there, or set TMPDIR"
     with staged() as staging:
-        monkeypatch.setattr("airflow_delta_merge.launch.staging._write_private", full)
+        monkeypatch.setattr(Path, "touch", full)
         with pytest.raises(StagingError, match=said):
             staging.write_request(JobRequest(merges=CONFIG))
     with pytest.raises(StagingError, match=said):
