@@ -221,10 +221,10 @@ class DeltaMergeHook(BaseHook):
         if not submit.cluster_mode.waits:
             if exit_code != 0:
                 return end
-            end = follow(submit, submit.cluster_mode)
+            end = follow(submit)
             if submit.killed:
                 return end
-        return with_result(end, submit, submit.cluster_mode, staging, self._begin)
+        return with_result(end, submit, staging, self._begin)
 
     def start(
         self, request: JobRequest, *, on_application: Callable[[SparkApplication], None] | None = None
@@ -283,7 +283,7 @@ class DeltaMergeHook(BaseHook):
         try:
             with raised_for_airflow(), staged() as staging:
                 submit = self.preparation.for_result(staging, started.cluster_mode)
-                return with_result(end, submit, started.cluster_mode, staging, self._begin)
+                return with_result(end, submit, staging, self._begin)
         finally:
             self._running = None
 

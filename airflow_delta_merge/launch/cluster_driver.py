@@ -33,17 +33,18 @@ def submit_application(submit: SparkSubmit, staging: Staging) -> int:
     return exit_code
 
 
-def follow(submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
+def follow(submit: SparkSubmit) -> ApplicationEnd:
     """Follow an application on the cluster to its end, or until Airflow kills it."""
     try:
-        return _followed(submit, cluster_mode)
+        return _followed(submit)
     except BaseException:  # the task's execution_timeout: Airflow calls on_kill only when the hook has let go of it
         submit.end_on_cluster()
         raise
 
 
-def _followed(submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
-    application = SubmittedApplication(cluster_mode, submit.application, shows_all=True)
+def _followed(submit: SparkSubmit) -> ApplicationEnd:
+    assert submit.cluster_mode is not None
+    application = SubmittedApplication(submit.cluster_mode, submit.application, shows_all=True)
     while not submit.killed:
         known = application.application
         lines, end = application.poll()
@@ -58,18 +59,14 @@ def _followed(submit: SparkSubmit, cluster_mode: ClusterMode) -> ApplicationEnd:
 
 
 def with_result(
-    end: ApplicationEnd,
-    submit: SparkSubmit,
-    cluster_mode: ClusterMode,
-    staging: Staging,
-    begin: Callable[[SparkSubmit], SparkSubmit],
+    end: ApplicationEnd, submit: SparkSubmit, staging: Staging, begin: Callable[[SparkSubmit], SparkSubmit]
 ) -> ApplicationEnd:
     """Add the fetched result to an application's end, or the reason why there is none.
 
     :param submit: the application's spark-submit.
     :param begin: called with another spark-submit that is about to run, which Airflow must be able to kill.
     """
-    failure = _fetch(submit, cluster_mode, staging, begin)
+    failure = _fetch(submit, staging, begin)
     outcome = staging.read_outcome()
     if outcome is not None:
         return replace(end, outcome=outcome, error=None)
@@ -77,10 +74,10 @@ def with_result(
     return replace(end, error=str(redact(error)))
 
 
-def _fetch(
-    submit: SparkSubmit, cluster_mode: ClusterMode, staging: Staging, begin: Callable[[SparkSubmit], SparkSubmit]
-) -> str | None:
+def _fetch(submit: SparkSubmit, staging: Staging, begin: Callable[[SparkSubmit], SparkSubmit]) -> str | None:
     """Fetch the result that the driver on the cluster wrote. Returns a sentence if that isn't possible."""
+    cluster_mode = submit.cluster_mode
+    assert cluster_mode is not None
     submit.end_on_cluster()  # only needed if spark-submit was killed, or the driver can't start
     here = local_path(cluster_mode.result)
     failure = _fetch_by_spark(submit, cluster_mode, staging, begin) if here is None else fetch(here, staging)

@@ -33,9 +33,7 @@ def is_lineage_sent() -> bool:
         from airflow.providers.openlineage.conf import is_disabled
 
         return not is_disabled()
-    except (
-        Exception
-    ):  # it isn't installed; or its configuration is wrong, as it says itself, and no merge fails for that
+    except Exception:  # it isn't installed, or its configuration is wrong, as it says itself; no merge fails for that
         return False
 
 
