@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from airflow_delta_merge.connections.spark import as_spark_connection, find_conn
 from airflow_delta_merge.exceptions import SparkConnectionError
 from airflow_delta_merge.launch.cluster_mode import ClusterMode
 from airflow_delta_merge.launch.kubernetes import missing_provider
-from airflow_delta_merge.runtime.spark_home import SparkHome
+from airflow_delta_merge.runtime.spark_home import SparkHome, find_spark_submit
 
 if TYPE_CHECKING:
     from airflow_delta_merge.launch.staging import Staging
@@ -247,8 +246,7 @@ class SparkSubmitCommand(SparkSubmitHook):
         :raises SparkConnectionError: when it can't be found.
         """
         binary = str(self._connection["spark_binary"] or DEFAULT_SPARK_BINARY)
-        found = shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
-        if found is None:
+        if (found := find_spark_submit(binary)) is None:
             raise SparkConnectionError(
                 f"{binary} was not found on the PATH or next to {sys.executable}. Install pyspark for this Python, or "
                 "set spark_binary to its path."

@@ -29,7 +29,7 @@ from typing import Any
 from airflow_delta_merge.exceptions import ClassArchiveError, DeltaMergeError
 from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
 from airflow_delta_merge.runtime.java import check_java
-from airflow_delta_merge.runtime.spark_home import SparkHome
+from airflow_delta_merge.runtime.spark_home import SparkHome, find_spark_submit
 
 _SECONDS_TO_MAKE = 900
 #: The application that loads the classes. It imports the engine, so it's named here, not imported.
@@ -88,10 +88,8 @@ def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:
     """Run the application with spark-submit like a hook with a local master, and return its output."""
     application = folder / "application.py"
     application.write_text(f"import runpy\nrunpy.run_module({_APPLICATION!r}, run_name='__main__')\n")
-    beside = Path(sys.executable).parent
-    binary = shutil.which("spark-submit") or shutil.which("spark-submit", path=str(beside)) or "spark-submit"
     # The class path must be the same as the hook's, in the same order.
-    command = [binary, "--master", "local[1]", "--driver-class-path", ":".join(jars)]
+    command = [find_spark_submit() or "spark-submit", "--master", "local[1]", "--driver-class-path", ":".join(jars)]
     command += [str(application), str(folder), _PROGRESS]
     environment = os.environ | {
         "PYSPARK_DRIVER_PYTHON": sys.executable,

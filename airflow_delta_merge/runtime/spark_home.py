@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +35,8 @@ class SparkHome:
             folder = Path(binary).resolve().parent.parent
             if (folder / "jars").is_dir():
                 return cls(folder)
-        return cls(pyspark_folder())
+        pyspark = importlib.util.find_spec("pyspark")
+        return cls(Path(pyspark.origin).parent if pyspark and pyspark.origin else None)
 
     @property
     def version(self) -> str | None:
@@ -59,7 +62,9 @@ class SparkHome:
         return next(filter(None, matches), None)
 
 
-def pyspark_folder() -> Path | None:
-    """The folder of the pyspark beside this Python."""
-    pyspark = importlib.util.find_spec("pyspark")
-    return Path(pyspark.origin).parent if pyspark and pyspark.origin else None
+def find_spark_submit(binary: str = "spark-submit") -> str | None:
+    """The path of spark-submit: on the PATH, or else beside this Python, where pip installs it.
+
+    :param binary: another name or path of it.
+    """
+    return shutil.which(binary) or shutil.which(binary, path=str(Path(sys.executable).parent))
