@@ -20,7 +20,6 @@ _MERGES = (
     WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN DELETE""",
 )
 _SOURCE = "SELECT id, DATE'2026-01-01' + CAST(id % 2 AS INT) AS day, CAST(id AS STRING) AS name FROM range(5, 15)"
-_SETTINGS = ("spark.deltaMerge.smallMergeBytes",)
 
 
 def main(folder: str, progress: str) -> None:
@@ -40,8 +39,7 @@ def main(folder: str, progress: str) -> None:
             for nth, merge in enumerate(_MERGES, number * len(_MERGES) + 1):
                 print(f"{progress}Merge {nth} of {merges}.", flush=True)
                 engine.merge_sql(spark, merge.format(t=table, s=f"parquet.`{source}`"))
-            for name in _SETTINGS:
-                spark.conf.set(name, "0")
+            spark.conf.set("spark.deltaMerge.smallMergeBytes", "0")
     finally:
         spark.stop()
     print(f"{progress}The merges are done. Java writes the archive, about 200 MB.", flush=True)
