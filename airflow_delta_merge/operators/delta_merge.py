@@ -45,8 +45,7 @@ from airflow_delta_merge.operators.dry_run import rendered_without_run
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
 from airflow_delta_merge.operators.parse_checks import check_arguments
-from airflow_delta_merge.operators.renderer import Renderer
-from airflow_delta_merge.operators.rendering import read_template_files, render_arguments
+from airflow_delta_merge.operators.rendering import Renderer, read_template_files, render_arguments
 from airflow_delta_merge.operators.shared_arguments import check_shared_arguments
 from airflow_delta_merge.operators.spark_options import SparkOptions, check_spark_options
 from airflow_delta_merge.operators.stopped_merges import guards_kept, skipped_if_empty

@@ -14,7 +14,7 @@ from jinja2 import StrictUndefined, UndefinedError
 
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import outputs_in
-from airflow_delta_merge.operators.renderer import Renderer
+from airflow_delta_merge.operators.rendering import Renderer
 
 if TYPE_CHECKING:
     from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_merge.operators.arguments import is_output
-from airflow_delta_merge.operators.renderer import none_in_this_run
+from airflow_delta_merge.operators.rendering import none_in_this_run
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
