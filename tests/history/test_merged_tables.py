@@ -151,9 +151,10 @@ def test_a_merge_by_a_config_file_is_planned_run_and_listed(tmp_path: Path, monk
     assert (skipped.returncode, skipped.stdout) == (0, "null\n"), skipped.stderr
     assert "Skipped: " in skipped.stderr.splitlines()[-1]
 
-    config.write_text(text.replace("on: [id]", "on: [nobody]"))
-    failed = run("run", config)
+    # The hook's error, whether Spark has started or not.
+    monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", '{"conn_type": "spark", "host": "spark://127.0.0.1:1"}')
+    failed = run("run", config, "--conn-id", "nowhere")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "nobody" in failed.stderr.splitlines()[-1]
+    assert "No Spark master answers at spark://127.0.0.1:1" in failed.stderr.splitlines()[-1]
     assert "Traceback" not in failed.stderr
     assert not list((tmp_path / "airflow").glob("*.db"))
