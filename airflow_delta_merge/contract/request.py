@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.config.checks import check_fields
@@ -13,15 +13,12 @@ from airflow_delta_merge.config.transport import from_data, to_data
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.exceptions import MergeConfigError
 
-#: One merge, or several that share a Spark application.
-Merges: TypeAlias = MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
     """The job's work.
 
-    :param merges: one merge, or several.
+    :param merges: one merge, or several that share a Spark application.
     :param identity: identifies them in the tables, so that each is committed once; None commits at each try.
     :param max_commit_attempts: maximum number of attempts when other writers' commits conflict.
     :param lineage: whether to return column lineage.
@@ -30,7 +27,7 @@ class JobRequest:
     :param allowed_locations: the locations that the merges may use; None for any.
     """
 
-    merges: Merges
+    merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
     identity: MergeIdentity | None = None
     max_commit_attempts: int = 1
     lineage: bool = False
