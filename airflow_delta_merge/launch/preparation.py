@@ -166,8 +166,7 @@ class Preparation:
             submit.send_to_cluster(staging, cluster_mode)
         else:
             submit.use_staged_files(staging, parent or str(os.getpid()))
-        properties = self._properties(submit, staging) | spark_properties(self.databases)
-        self._configure(submit, staging, properties, self._compiler_options())
+        self._configure(submit, staging, self._properties(submit, staging), self._compiler_options())
         return submit
 
     def check_cluster(self, submit: SparkSubmitCommand) -> None:
@@ -246,7 +245,7 @@ class Preparation:
         return submit
 
     def _kept_properties(self, submit: SparkSubmit, staging: Staging) -> dict[str, Any]:
-        return _KEPT_PROPERTIES | self._properties(submit, staging) | spark_properties(self.databases)
+        return _KEPT_PROPERTIES | self._properties(submit, staging)
 
     def check_keep_warm(self, submit: SparkSubmitCommand) -> None:
         """Check that Spark can be kept.
@@ -268,7 +267,7 @@ class Preparation:
         """
         submit = self._new(staging)
         submit.cluster_mode = cluster_mode
-        self._configure(submit, staging, self._properties(submit, staging) | spark_properties(self.databases), [])
+        self._configure(submit, staging, self._properties(submit, staging), [])
         return submit
 
     def _new(self, staging: Staging, on_application: Callable[[SparkApplication], None] | None = None) -> SparkSubmit:
@@ -367,7 +366,8 @@ class Preparation:
         elif LOG_STORE_OF_ALL_SCHEMES not in given:
             defaults |= LOG_STORE_PROPERTIES
         properties, mode = defaults | given, submit.cluster_mode
-        return properties if mode is None else mode.manager.properties(properties, mode)
+        of_cluster = properties if mode is None else mode.manager.properties(properties, mode)
+        return of_cluster | spark_properties(self.databases)
 
 
 def environment_of_kept(submit: SparkSubmit) -> dict[str, str]:
