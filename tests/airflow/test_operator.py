@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.description import announce, describe, readable_statement
+from airflow_delta_merge.operators.spark_options import SparkOptions
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2, Upsert
 from tests.readable_ids import readable
@@ -665,6 +667,12 @@ def test_a_password_inside_a_url_is_hidden_where_airflow_shows_it() -> None:
     assert "user=ada&password=***" in shown
     assert "pa55word-of-this-test" not in shown
     assert "pa55word" not in str(redact(merge._merge_config().to_dict()))
+
+
+def test_the_hook_gets_each_option_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_delta_merge.hooks.delta_merge.DeltaMergeHook", SimpleNamespace)
+    options = signature(SparkOptions.__init__).parameters.keys() - {"self", "kwargs"}
+    assert vars(operator().hook).keys() == options
 
 
 def test_a_hook_without_an_operator_masks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
