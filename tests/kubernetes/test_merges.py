@@ -116,7 +116,7 @@ def test_a_kept_spark_keeps_its_executors(pods: Pods, table: Path, monkeypatch: 
     wait_until(lambda: pods.names("executor") == [], 60)
 
 
-def test_a_merge_in_cluster_mode(pods: Pods, table: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_merge_in_cluster_mode(pods: Pods, table: Path, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     applications: list[SparkApplication] = []
     merging = DeltaMergeHook(conn_id="pods")
     result = merging.merge(config(table, rows(0, 1000, "old")), identity=WHO, on_application=applications.append)
@@ -124,9 +124,9 @@ def test_a_merge_in_cluster_mode(pods: Pods, table: Path, folder: Path, capsys: 
     assert tables.count_rows(table) == 1000
     (application,) = {each.id for each in applications}
     assert application.startswith("spark-")
-    logged = capsys.readouterr().out
-    assert "Merge: Ready to commit: 0 rows updated, 0 rows deleted, 1000 rows inserted" in logged, "the driver's words"
-    assert f"Spark application {application} is Running on Kubernetes" in logged
+    said = "Merge: Ready to commit: 0 rows updated, 0 rows deleted, 1000 rows inserted"
+    assert said in caplog.text, "the driver's words"
+    assert f"Spark application {application} is Running on Kubernetes" in caplog.text
     wait_until(lambda: pods.names("driver") == [], 20)
     nothing_is_left(folder)
 

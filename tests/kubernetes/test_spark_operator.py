@@ -61,14 +61,19 @@ def pods(cluster: Cluster) -> Pods:
 
 
 def test_a_merge_by_the_spark_operator(
-    cluster: Cluster, shared: Path, table: Path, pods: Pods, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster,
+    shared: Path,
+    table: Path,
+    pods: Pods,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     merging = DeltaMergeHook(conn_id="operator", executor_memory="600m")
     result = merging.merge(config(table, rows(0, 1000, "old")), identity=WHO)
     assert (result.num_inserted_rows, result.version, tables.count_rows(table)) == (1000, 1, 1000)
-    logged = capsys.readouterr().out
-    assert "Created SparkApplication airflow-delta-merge-" in logged
-    assert "Merge: Ready to commit: 0 rows updated, 0 rows deleted, 1000 rows inserted" in logged, "the driver's words"
+    assert "Created SparkApplication airflow-delta-merge-" in capsys.readouterr().out
+    said = "Merge: Ready to commit: 0 rows updated, 0 rows deleted, 1000 rows inserted"
+    assert said in caplog.text, "the driver's words"
     wait_until(lambda: (pods.names("driver"), spark_operator.resources(cluster, NAMESPACE)) == ([], []), 20)
     assert [*(shared / "results").iterdir()] == []
     again = merging.merge(config(table, rows(0, 1000, "old")), identity=WHO)
