@@ -39,11 +39,26 @@ def test_clone_of_a_clone(spark: SparkSession, tmp_path: Path, name: str) -> Non
     ):
         spark.sql(statement).collect()
     before = [_files(tmp_path / each) for each in ("first", "second")]
-    builtin = _merged(spark, tmp_path, "builtin", changes=changes)
+    _check_all_ways(spark, tmp_path, changes=changes)
+    assert [_files(tmp_path / each) for each in ("first", "second")] == before
+
+
+def test_clone_of_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
+    """In a folder whose name is encoded in the log."""
+    folder = tmp_path / "a b%20c#d?+é"
+    rows = spark.range(1, 9, numPartitions=3).selectExpr("CAST(id AS INT) AS id", "'a b' AS p", "CAST(id AS INT) AS n")
+    rows.write.parquet(str(folder))
+    before = _files(folder)
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE parquet.`{folder}`").collect()
+    _check_all_ways(spark, tmp_path, changes=False)
+    assert _files(folder) == before
+
+
+def _check_all_ways(spark: SparkSession, folder: Path, *, changes: bool) -> None:
+    builtin = _merged(spark, folder, "builtin", changes=changes)
     for way, settings in WAYS.items():
         with session_settings(spark, settings):
-            assert _merged(spark, tmp_path, way, changes=changes) == builtin
-    assert [_files(tmp_path / each) for each in ("first", "second")] == before
+            assert _merged(spark, folder, way, changes=changes) == builtin
 
 
 def _merged(spark: SparkSession, folder: Path, who: str, *, changes: bool) -> tuple[Any, ...]:
@@ -53,7 +68,7 @@ def _merged(spark: SparkSession, folder: Path, who: str, *, changes: bool) -> tu
     statement = MERGE.replace("{t}", f"delta.`{path}`")
     spark.sql(statement).collect() if who == "builtin" else merge_sql(spark, statement)
     log = DeltaTableLog.read(path)
-    metrics = log.actions("commitInfo", since=1)[0]["operationMetrics"]
+    metrics = log.actions("commitInfo", since=-1)[-1]["operationMetrics"]
     changed: list[Any] = []
     if changes:
         changed = spark.sql(f"SELECT * FROM table_changes_by_path('{path}', 2, 2)").drop("_commit_timestamp").collect()
