@@ -35,6 +35,8 @@ from airflow_delta_merge.engine.delta_jvm.table_files import TableFiles
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TargetScan
 from airflow_delta_merge.exceptions import MergeExecutionError
 
+#: Metadata of an identity column's field: whether rows may bring values of their own.
+_IDENTITY_BY_DEFAULT = "delta.identity.allowExplicitInsert"
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
@@ -190,6 +192,12 @@ class MergeTransaction:
         """Whether rows get identity values while they are written."""
         return bool(self._command.trackHighWaterMarks().nonEmpty())
 
+    @property
+    def _counts_old_identity(self) -> bool:
+        """Whether the next identity value depends on rows that are written again: users may have given them greater."""
+        fields = json.loads(self._transaction.metadata().schemaString())["fields"]
+        return self.generates_identity and any(field["metadata"].get(_IDENTITY_BY_DEFAULT) for field in fields)
+
     # Writing
 
     def write_files(self, rows: DataFrame) -> JavaObject:
@@ -203,6 +211,7 @@ class MergeTransaction:
         """Whether Arrow can copy files that lose rows; else only Spark can rewrite them."""
         return (
             not (self.writes_deletion_vectors or self.target.tracks_rows or self.optimizes_write)
+            and not self._counts_old_identity
             and self.target.has_stable_positions  # by which it finds the rows
             and are_files_copied(self._gateway, self._transaction)
         )
