@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
+from airflow_delta_merge.engine.grouped import grouped
 from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
 from airflow_delta_merge.engine.old_rows.parquet_copy import (
     CannotCopyError,
@@ -242,9 +243,8 @@ def _taken_positions(matches: DataFrame) -> dict[Path, pa.Int64Array]:
     """The positions of the rows that clauses take, distinct and ascending, by file."""
     import pyarrow.compute as pc
 
-    # A session may leave a group's own columns out (spark.sql.retainGroupColumns).
-    of_files = [F.col("path").alias("of_path"), F.collect_list("row_index").alias("rows")]
-    rows = _as_arrow(matches.filter(F.col("clause") > 0).groupBy("path").agg(*of_files))
+    taken = matches.filter(F.col("clause") > 0)
+    rows = _as_arrow(grouped(taken, {"of_path": F.col("path")}, {"rows": F.collect_list("row_index")}))
     found = {}
     for path, positions in zip(rows["of_path"], rows["rows"], strict=True):
         distinct = pc.unique(positions.values)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.grouped import grouped
 from airflow_delta_merge.engine.pruning.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
 from airflow_delta_merge.engine.pruning.trusted_bounds import Range
 
@@ -45,12 +46,10 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
     rows = source.frame.coalesce(1) if source.num_rows <= _ROWS_FOR_ONE_TASK else source.frame
     value = values[0] if len(values) == 1 else F.explode(F.array(*values))
     each = rows.select(value.alias("each")).select("each.*").filter("number IS NOT NULL")
-    bounds = [F.min("number").alias("low"), F.max("number").alias("high")]
+    bounds = {"low": F.min("number"), "high": F.max("number")}
     if any(key.type == "string" for key, _ in cuts):  # MIN of a text makes Spark sort
-        bounds += [F.min("text").alias("low_text"), F.max("text").alias("high_text")]
-    # Under names of their own, as a session may leave a group's columns out (spark.sql.retainGroupColumns).
-    group = [F.col("key").alias("of_key"), F.col("part").alias("of_part")]
-    found = each.groupBy("key", "part").agg(*group, *bounds).collect()
+        bounds |= {"low_text": F.min("text"), "high_text": F.max("text")}
+    found = grouped(each, {"of_key": F.col("key"), "of_part": F.col("part")}, bounds).collect()
     clusters = {}
     for key, cut in cuts:
         of_key = sorted((row for row in found if row["of_key"] == key.name), key=lambda row: row["of_part"])
@@ -61,7 +60,7 @@ def key_clusters(source: MaterializedSource, keys: Sequence[SourceKey]) -> dict[
 
 
 def _cut(key: SourceKey) -> Cut | None:
-    """How to look for clusters of a key; None where there can be no wide gap."""
+    """How to look for clusters of a key; None if its values can't be cut into parts."""
     whole = key.range
     if whole is None:
         return None

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.parsing import is_of_type
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
+from airflow_delta_merge.engine.grouped import grouped
 from airflow_delta_merge.exceptions import SourceExpectationError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_name
 
@@ -223,10 +224,8 @@ class SourceCheck:
         values = rows
         for column in columns:
             values = values.filter(column.isNotNull())
-        # A session may leave a group's own columns out (spark.sql.retainGroupColumns).
-        named = [column.alias(key) for column, key in zip(columns, keys, strict=True)]
-        groups = values.groupBy(*columns).agg(*named, F.count("*").alias(number_name))
-        shared = groups.select(*keys, number_name).filter(F.col(number_name) > 1)
+        groups = grouped(values, dict(zip(keys, columns, strict=True)), {number_name: F.count("*")})
+        shared = groups.filter(F.col(number_name) > 1)
         num_keys, num_rows = shared.agg(F.count("*"), F.sum(number_name)).collect()[0]
         if not num_keys:
             return 0, []
