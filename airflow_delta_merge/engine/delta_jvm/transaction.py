@@ -194,9 +194,11 @@ class MergeTransaction:
 
     @property
     def _counts_old_identity(self) -> bool:
-        """Whether the next identity value depends on rows that are written again: users may have given them greater."""
+        """Whether the next identity value depends on the values that users gave to rows that are written again."""
+        if not self.generates_identity:
+            return False
         fields = json.loads(self._transaction.metadata().schemaString())["fields"]
-        return self.generates_identity and any(field["metadata"].get(_IDENTITY_BY_DEFAULT) for field in fields)
+        return any(field["metadata"].get(_IDENTITY_BY_DEFAULT) for field in fields)
 
     # Writing
 
