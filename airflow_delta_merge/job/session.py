@@ -35,7 +35,8 @@ def start_session() -> SparkSession:
     if DELTA_EXTENSION not in extensions:
         conf.set("spark.sql.extensions", ",".join([*extensions, DELTA_EXTENSION]))
     conf.setIfMissing("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
-    if (master := conf.get("spark.master", "") or "no master").startswith("local"):
+    master = conf.get("spark.master", "") or "no master"
+    if master.startswith("local"):
         conf.setIfMissing("spark.sql.shuffle.partitions", str(max(2, _local_cores(master))))
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -63,7 +64,7 @@ def _local_cores(master: str) -> int:
         return int(found[1])
     if master == "local":
         return 1
-    # Java counts those that a container may use, unlike Python.
+    # Unlike Python, Java respects a container's CPU quota.
     jvm: Any = SparkContext._jvm
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
 

@@ -40,7 +40,7 @@ MAVEN_VARIABLE = "AIRFLOW_DELTA_MERGE_MAVEN"
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 60
 _HEAD_TIMEOUT_SECONDS = 10
-#: A download that lasts writes more often than this.
+#: A download that is still running writes more often than this.
 _LONGEST_SILENCE_SECONDS = 5 * _TIMEOUT_SECONDS
 _CHUNK = 1 << 20
 

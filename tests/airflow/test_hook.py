@@ -71,7 +71,7 @@ def table(tmp_path: Path) -> Iterator[Path]:
     assert sorted(file for file in path.rglob("*") if not file.name.startswith(".")) == before
 
 
-# What merges say, through spark-submit and back; in one Spark, as each takes ten seconds to start.
+# Errors of merges that run through spark-submit, all in one Spark, which takes ten seconds to start.
 
 
 def test_bad_input(table: Path, tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_dry_run_fails_as_the_merge_would(table: Path) -> None:
 
 
 def test_an_empty_source_skips_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a real job reports of one is seen in ``tests/history/test_merged_tables.py``."""
+    """``tests/history/test_merged_tables.py`` has the report of a real job."""
 
     def run(*_: Any) -> NoReturn:
         raise error_of_job(JobError.of(EmptySourceError("The source has no rows, so nothing was merged.")), "t")

@@ -24,7 +24,7 @@ print("partitions:", start_session().newSession().conf.get("spark.sql.shuffle.pa
 def test_a_local_master_has_as_many_shuffle_partitions_as_java_has_cores(
     tmp_path: Path, settings: str, partitions: int
 ) -> None:
-    """Java knows the CPU quota of a container; the option stands in for one."""
+    """Java respects a container's CPU quota; ``-XX:ActiveProcessorCount`` has the same effect without a container."""
     jars = os.pathsep.join(map(str, delta_jars()))
     submit = f"{settings} --driver-class-path {jars} --conf spark.ui.enabled=false pyspark-shell"
     options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:ActiveProcessorCount=5"
