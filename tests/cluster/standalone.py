@@ -81,8 +81,9 @@ class Standalone:
         return next(parent for parent in executor.parents() if parent.pid in [each.pid for each in self._workers])
 
     def ran_executors(self) -> set[tuple[str, str]]:
-        """Worker and number of each executor that ever was, by the folders they leave."""
-        return {(path.parts[-3], path.name) for path in self.folder.glob("worker*/app-*/*") if path.is_dir()}
+        """Worker, and application with number, of each executor that ever was, by the folders they leave."""
+        folders = [path for path in self.folder.glob("worker*/app-*/*") if path.is_dir()]
+        return {(path.parts[-3], f"{path.parts[-2]}/{path.name}") for path in folders}
 
     def stop(self) -> None:
         stop(self.processes)
