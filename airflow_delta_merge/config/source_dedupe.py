@@ -12,6 +12,7 @@ from airflow_delta_merge.identifiers import quote_identifier, quote_name, quote_
 
 _RANK = "`_source_dedupe_rank_`"
 _TIES = "`_source_dedupe_ties_`"
+_KEY = "`_source_dedupe_key_`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,10 @@ class SourceDedupe:
         latest = ", ".join(f"{quote_name(column)} DESC NULLS LAST" for column in self.latest_by)
         rank = "rank" if self.on_ties == "fail" else "row_number"
         no_key = "" if null_safe else "".join(f" OR {key} IS NULL" for key in quoted)
+        # Windows with names: in a SELECT list, spark.sql.parser.quotedRegexColumnNames takes `a-b` for a pattern.
         ranked = (
-            f"SELECT *, {rank}() OVER (PARTITION BY {', '.join(quoted)} ORDER BY {latest}) AS {_RANK}\nFROM {relation}"
+            f"SELECT *, {rank}() OVER {_KEY} AS {_RANK}\nFROM {relation}\n"
+            f"WINDOW {_KEY} AS (PARTITION BY {', '.join(quoted)} ORDER BY {latest})"
         )
         kept = f"SELECT * FROM (\n{ranked}\n) WHERE {_RANK} = 1{no_key}"
         given = None if columns is None else ", ".join(map(quote_identifier, columns))
@@ -70,7 +73,10 @@ class SourceDedupe:
             return f"(\nSELECT {given or f'* EXCEPT ({_RANK})'} FROM (\n{kept}\n)\n)"
         message = f"source_dedupe: several source rows with the same {', '.join(keys)} are the latest by "
         message = quote_text(message + ", ".join(self.latest_by))
-        counted = f"SELECT *, count(*) OVER (PARTITION BY {', '.join(quoted)}) AS {_TIES} FROM (\n{kept}\n)"
+        counted = (
+            f"SELECT *, count(*) OVER {_KEY} AS {_TIES} FROM (\n{kept}\n)\n"
+            f"WINDOW {_KEY} AS (PARTITION BY {', '.join(quoted)})"
+        )
         return (
             f"(\nSELECT {given or f'* EXCEPT ({_RANK}, {_TIES})'} FROM (\n{counted}\n)\n"
             f"WHERE assert_true({_TIES} = 1{no_key}, {message}) IS NULL\n)"

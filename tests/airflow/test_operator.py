@@ -583,7 +583,7 @@ def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
 
 def test_the_statement_of_dedupe_is_folded() -> None:
     config = operator(source="s", source_dedupe={"latest_by": ["at", "nr"], "on_ties": "pick"})._merge_config()
-    assert "OVER (PARTITION BY" in config.to_sql()
+    assert "AS (PARTITION BY" in config.to_sql()
     assert readable_statement(config).splitlines()[:3] == [
         "MERGE INTO `db`.`target` AS `target`",
         "-- source_dedupe: the latest row of each id by at, nr; any row of a tie",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.patterns import ApplyChanges
+from tests.differential.session_settings import session_settings
 from tests.patterns.histories import Row, history
 
 if TYPE_CHECKING:
@@ -90,3 +91,14 @@ def test_ties_over_several_sequence_columns_fail_unless_picking_is_allowed(spark
         table.pattern = ApplyChanges(keys=("id",), sequence_by=("day", "seq"), on_ties="pick")
         table.merge([(1, 3, 3), (1, 3, 3)])
         assert table.rows("id", "day", "seq") == [(1, 3, 3), (2, 1, 1)]
+
+
+@pytest.mark.parametrize("on_ties", ["fail", "pick"])
+def test_quoted_names_may_be_patterns_in_the_session(spark: SparkSession, on_ties: str) -> None:
+    pattern = ApplyChanges(keys=("a-b",), sequence_by=("s-q",), operation_column="o-p", on_ties=on_ties)
+    columns, settings = "`a-b` INT, `s-q` INT", {"spark.sql.parser.quotedRegexColumnNames": "true"}
+    source = f"{columns}, `o-p` STRING"
+    with session_settings(spark, settings), history(spark, pattern, source=source, target=columns) as table:
+        table.merge([(1, 1, "i"), (1, 2, "u"), (2, 1, "i")])
+        table.merge([(1, 3, "d"), (2, 2, "u")])
+        assert table.rows("a-b", "s-q") == [(2, 2)]
