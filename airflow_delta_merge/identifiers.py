@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_delta_merge.exceptions import MergeConfigError
 
 
@@ -24,9 +26,12 @@ def quote_name(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """A string literal of Spark SQL: ``it's`` becomes ``'it\\'s'``."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """A text in Spark SQL: ``it's`` becomes ``('it' || chr(39) || 's')``.
+
+    With ``spark.sql.parser.escapedStringLiterals`` a backslash is a character like any other, so it escapes nothing.
+    """
+    parts = [f"chr({ord(part)})" if part in "'\\" else f"'{part}'" for part in re.split(r"(['\\])", text) if part]
+    return f"({' || '.join(parts)})" if len(parts) > 1 else "".join(parts) or "''"
 
 
 def parse_multipart(name: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import check_fields, column_names, option_pairs, require_text
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import quote_name, quote_text
+from airflow_delta_merge.identifiers import quote_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,12 @@ class CreateTable:
             if names:
                 lines.append(f"{clause} ({', '.join(quote_name(name) for name in names)})")
         if self.properties:
-            pairs = ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in self.properties)
+            pairs = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in self.properties)
             lines.append(f"TBLPROPERTIES ({pairs})")
         return "\n".join(lines)
+
+
+def _literal(text: str) -> str:
+    """A literal of a property, which can't be an expression."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

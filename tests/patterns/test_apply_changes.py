@@ -93,6 +93,17 @@ def test_ties_over_several_sequence_columns_fail_unless_picking_is_allowed(spark
         assert table.rows("id", "day", "seq") == [(1, 3, 3), (2, 1, 1)]
 
 
+@pytest.mark.parametrize("escaped", ["false", "true"])
+def test_deletes_are_known_by_any_text_whatever_a_backslash_is_in_sql(spark: SparkSession, escaped: str) -> None:
+    deletes = ("it's gone", "a\\b")
+    pattern = ApplyChanges(keys=("id",), sequence_by=("seq",), operation_column="op", delete_operations=deletes)
+    settings = {"spark.sql.parser.escapedStringLiterals": escaped}
+    with session_settings(spark, settings), history(spark, pattern, source=SOURCE, target=TARGET) as table:
+        table.merge([(1, 1, "i", "a"), (2, 1, "i", "a"), (3, 1, "i", "a")])
+        table.merge([(1, 2, "It's gone", "b"), (2, 2, "A\\B", "b"), (3, 2, "gone", "b")])
+        assert table.rows("id", "seq", "value") == [(3, 2, "b")]
+
+
 @pytest.mark.parametrize("on_ties", ["fail", "pick"])
 def test_quoted_names_may_be_patterns_in_the_session(spark: SparkSession, on_ties: str) -> None:
     pattern = ApplyChanges(keys=("a-b",), sequence_by=("s-q",), operation_column="o-p", on_ties=on_ties)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart
+from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_multipart, quote_text
 from tests.readable_ids import readable
 
 NAME_PARTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
@@ -69,3 +69,18 @@ def test_quoting_doubles_backticks(part: str, quoted: str) -> None:
 @given(st.lists(NAME_PARTS, min_size=1, max_size=4).map(tuple))
 def test_what_is_quoted_is_read_back(parts: tuple[str, ...]) -> None:
     assert parse_multipart(quote_multipart(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("", "''"),
+        ('say "a"', "'say \"a\"'"),
+        ("it's", "('it' || chr(39) || 's')"),
+        ("'", "chr(39)"),
+        ("a\\'", "('a' || chr(92) || chr(39))"),
+    ],
+    ids=readable,
+)
+def test_a_text_needs_no_escapes(text: str, sql: str) -> None:
+    assert quote_text(text) == sql
