@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 
 # How many commits are looked through for a record, the newest first; then all that the log still has.
 _COMMITS_AT_FIRST = 100
+# How many are looked through at each check while there is no record.
+_COMMITS_WHILE_WAITING = 10
 #: How many new commits are looked at one by one.
 MOST_COMMITS = 1000
 #: What a commit did that isn't looked at, or doesn't say.
@@ -127,12 +129,22 @@ class RecordedMerge(StoredTable):
 
     def _look(self, table: DeltaTable) -> dict[str, Any] | None:
         if table.transaction_version(self.application_id) is None:
+            self._refuse_one_of_several(table)
             return None
         return (
             self._look_through(table, table.history(_COMMITS_AT_FIRST))
             or self._look_through(table, table.history())
             or {"result": None}
         )
+
+    def _refuse_one_of_several(self, table: DeltaTable) -> None:
+        """Don't wait for a task with ``merges``, each of which has an application id of its own."""
+        start = json.dumps(f"{self.application_id}/")[:-1]
+        if any(start in str(commit.get("userMetadata")) for commit in table.history(_COMMITS_WHILE_WAITING)):
+            raise AirflowFailException(
+                f"The awaited task has committed one of its several merges into {self.path}. The log doesn't say how "
+                "many these are. Wait for the task, without path, or for the table, by DeltaTableSensor."
+            )
 
     def _look_through(self, table: DeltaTable, commits: list[dict[str, Any]]) -> dict[str, Any] | None:
         quoted = json.dumps(self.application_id)

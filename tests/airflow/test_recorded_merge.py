@@ -137,6 +137,15 @@ def test_a_record_that_is_gone_has_no_numbers(path: str) -> None:
         look(path, at_least={"num_inserted_rows": 1})
 
 
+def test_a_task_with_several_merges_is_not_waited_for(path: str) -> None:
+    several = MergeIdentity(application_id=application_id(**RUN), generation=7).of_one_of_several("`t`", 1)
+    commit(path, several.application_id.replace("merge", "merge_2"))
+    assert look(path) == "waits"
+    commit(path, several.application_id)
+    with pytest.raises(AirflowFailException, match="one of its several merges into"):
+        look(path)
+
+
 def test_a_record_of_another_release_is_an_error(path: str) -> None:
     record = {"airflow_delta_merge": {"record_version": 99, "application_id": application_id(**RUN)}}
     commit(path, application_id(**RUN), metadata=json.dumps(record))
