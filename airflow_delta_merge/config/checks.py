@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -72,7 +72,7 @@ def require_text(value: Any, what: str) -> str:
 
 def is_seconds(value: Any) -> bool:
     """Whether a value is a finite number of seconds, 0 or more."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def option_text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from airflow_delta_merge.config.checks import is_seconds
 from airflow_delta_merge.connections.secrets import holds_secrets
 from airflow_delta_merge.history.awaited import StoredTable, commits_after
 
@@ -170,5 +171,5 @@ def _check(path: object, storage_options: object, poke_interval: object) -> None
         raise ValueError(f"path of a watcher must be a table's folder or URI, without templates, got {path!r:.80}.")
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ValueError("storage_options of a watcher must be a dict of names and values.")
-    if not isinstance(poke_interval, (int, float)) or not poke_interval > 0:
+    if not is_seconds(poke_interval) or not poke_interval:
         raise ValueError(f"poke_interval of a watcher must be a number of seconds above 0, got {poke_interval!r:.80}.")

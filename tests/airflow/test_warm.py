@@ -516,8 +516,9 @@ def test_a_connection_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"keep_warm": -1}, "keep_warm must be a number of seconds ≥ 0, got -1"),
         ({"keep_warm": True}, "keep_warm must be a number of seconds ≥ 0, got True"),
+        ({"keep_warm": 10**400}, "keep_warm must be a number of seconds ≥ 0, got 1000"),
     ],
-    ids=["negative", "no number"],
+    ids=["negative", "no number", "beyond a double"],
 )
 def test_what_cannot_be_is_refused_when_the_dag_is_parsed(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(MergeConfigError, match=message):

@@ -266,6 +266,9 @@ def test_no_secret_gets_into_a_dag() -> None:
         ({"storage_options": ["x"]}, "must be a dict"),
         ({"poke_interval": "60"}, "poke_interval of a watcher must be a number of seconds above 0, got '60'"),
         ({"poke_interval": 0}, "above 0"),
+        ({"poke_interval": True}, "above 0, got True"),
+        ({"poke_interval": float("inf")}, "above 0, got inf"),
+        ({"poke_interval": 10**400}, "above 0, got 1000"),
     ],
     ids=readable,
 )

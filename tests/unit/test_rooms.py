@@ -32,7 +32,7 @@ ROOMS = {
     "assets": ("config", "airflow"),
     "lineage": ("config contract connections assets", "airflow openlineage openlineage_sql"),
     "links": ("contract launch", "airflow"),
-    "triggers": ("connections launch history links", "airflow asgiref"),
+    "triggers": ("config connections launch history links", "airflow asgiref"),
     "operators": (
         "config contract patterns connections launch hooks assets lineage links triggers",
         "airflow jinja2 pendulum",
