@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
+from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
@@ -87,3 +90,23 @@ def test_more_cores_leave_fewer_files_to_one_task(
         )
     assert (result.num_touched_files, result.num_updated_rows, result.num_inserted_rows) == (20, 20, 1)
     assert how in result.executor_reason
+
+
+def test_a_damaged_column_that_no_clause_needs_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    for engine in ("builtin", "ours"):
+        table = tmp_path / engine
+        rows = spark.sql("SELECT * FROM VALUES (1, 1), (2, 2) AS t(id, v)").coalesce(1)
+        rows.write.format("delta").option("delta.enableDeletionVectors", True).save(str(table))
+        (file,) = table.glob("*.parquet")
+        pq.write_table(pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["x", "y"]}), file)
+        (table / f".{file.name}.crc").unlink()
+        statement = f"MERGE INTO delta.`{table}` t USING (SELECT 1 AS id) s ON t.id = s.id {DELETE}"
+        if engine == "ours":
+            assert merge_sql(spark, statement).num_deleted_rows == 1
+        else:
+            assert spark.sql(statement).head().num_deleted_rows == 1
+        assert [row.id for row in spark.sql(f"SELECT id FROM delta.`{table}`").collect()] == [2]
+    needed = statement.replace("SELECT 1", "SELECT 2").replace(DELETE, "WHEN MATCHED THEN UPDATE SET id = 3")
+    with pytest.raises(MergeExecutionError) as raised:
+        merge_sql(spark, needed)
+    assert str(raised.value.condition).startswith("FAILED_READ_FILE")

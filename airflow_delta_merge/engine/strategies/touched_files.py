@@ -9,12 +9,14 @@ condition is false touch nothing (delta-io/delta#1812).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.old_rows.native import is_worth_copying
 from airflow_delta_merge.engine.rows.matches import MatchCounts, count_matches, find_matches, matches_of
@@ -23,6 +25,11 @@ from airflow_delta_merge.engine.strategies.kept_join import KeptJoin, join_and_k
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
+
+_log = logging.getLogger(__name__)
+
+#: How Spark's conditions for a file that it can't read begin.
+_UNREADABLE = "FAILED_READ_FILE"
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,17 @@ def find_touched_files(merge: MergeContext, *, is_small: bool) -> TouchedFiles:
 
 
 def _by_kept_join(merge: MergeContext) -> TouchedFiles:
-    kept = join_and_keep(merge)
+    try:
+        kept = join_and_keep(merge)
+    except SPARK_ERRORS as error:
+        known = merge_error(error)
+        if not str(known.condition).startswith(_UNREADABLE):
+            raise
+        # It reads all columns. A damaged one may be one that nothing else reads.
+        _log.warning(
+            "A file of the table can't be read with all its columns, so only the needed ones are read: %s", known
+        )
+        return _by_matches(merge)
     try:
         return _touched_files(merge, kept.totals, kept.paths, matches_of(merge, kept.matching_rows()), kept)
     except BaseException:
