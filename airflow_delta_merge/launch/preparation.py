@@ -63,7 +63,7 @@ _KEPT_JAVA_OPTIONS = ("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
 # Every five seconds it also returns what C's allocator holds and doesn't use: from Java 17.0.9 and 21.0.1 on, on Linux.
 _TRIM_NATIVE_MEMORY = "-XX:TrimNativeHeapInterval=5000"
 # Environment variables that differ between tasks, shells and traces, or hold Airflow's secrets.
-_NOT_INHERITED = re.compile(r"_?AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
+_NOT_INHERITED = re.compile(r"_*AIRFLOW_.*|_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|PYTEST_CURRENT_TEST|TRACEPARENT|TRACESTATE")
 
 log = logging.getLogger(__name__)
 

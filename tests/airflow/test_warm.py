@@ -371,6 +371,7 @@ def test_what_a_spark_is_started_with_makes_its_kind(
     request = JobRequest(merges=config(table))
     here = kind(request)
     monkeypatch.setenv("AIRFLOW_CTX_TASK_ID", "another")
+    monkeypatch.setenv("__AIRFLOW_SUPERVISOR_FD", "14")  # which dag.test() sets for each task
     assert kind(JobRequest(merges=config(tmp_path / "another")), name="another") == here
     assert SECRET not in here
     others = [
