@@ -31,6 +31,8 @@ _ADVICE = {
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Check the columns in on and clauses against both sides.",
     "UNRESOLVED_COLUMN": "Check the columns in source, on and clauses against both sides.",
     "CAST_INVALID_INPUT": "Clean the values in a source query, e.g. with try_cast.",
+    "PARQUET_TYPE_ILLEGAL": "Spark doesn't read this type from Parquet. Timestamps of pandas have nanoseconds (NANOS): "
+    'write microseconds with to_parquet(…, coerce_timestamps="us").',
 }
 # Errors that often mean a missing target.
 _MISSING = ("DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND")

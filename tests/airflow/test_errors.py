@@ -92,6 +92,13 @@ def test_advice_on_a_user_without_a_name(reason: str) -> None:
     assert f"{reason} The user that runs this task has no name" in str(error)
 
 
+def test_advice_on_timestamps_that_pandas_writes() -> None:
+    message = "[PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,false))."
+    error = error_of_job(reported("PARQUET_TYPE_ILLEGAL", message), "`t`")
+    assert f"{message} Spark doesn't read this type" in str(error)
+    assert 'to_parquet(…, coerce_timestamps="us")' in str(error)
+
+
 def test_condition_is_said_once_and_advice_added() -> None:
     error = error_of_job(reported("PATH_NOT_FOUND", "[PATH_NOT_FOUND] No path."), "`t`")
     assert str(error) == (
