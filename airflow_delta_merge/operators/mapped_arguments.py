@@ -26,13 +26,22 @@ def arguments_of_tasks(operator: BaseOperator, context: Any) -> Collection[str]:
     elif _is_in_the_dag(given, context):
         return ()
     else:
-        names = [name for name in operator.template_fields if name not in mapped.partial_kwargs]
+        given_to_init = getattr(operator, "_BaseOperator__init_kwargs", {})
+        in_the_dag = {*mapped.partial_kwargs, *_of_default_args(operator, given_to_init)}
+        names = [name for name in operator.template_fields if name not in in_the_dag]
         # Not those that have their default.
-        passed = [name for name in getattr(operator, "_BaseOperator__init_kwargs", ()) if name in names]
+        passed = [name for name in given_to_init if name in names]
     for name in passed:
         if getattr(operator, name, "") is None:
             raise none_in_this_run(name)
     return names
+
+
+def _of_default_args(operator: BaseOperator, given: Mapping[str, Any]) -> list[str]:
+    """The names of the arguments that ``default_args`` gave, which another task's value would have replaced."""
+    dag, group = operator.get_dag(), getattr(operator, "task_group", None)
+    defaults = {**(dag.default_args if dag else {}), **(group.default_args if group else {})}
+    return [name for name, value in given.items() if name in defaults and value is defaults[name]]
 
 
 def values_of_tasks(operator: Any, context: Any) -> set[int]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG, XComArg, task
+from airflow.sdk import DAG, TaskGroup, XComArg, task
 
 from airflow_delta_merge.config import (
     MergeConfig,
@@ -19,6 +20,7 @@ from airflow_delta_merge.config import (
     when_not_matched_by_source_delete,
     when_not_matched_insert_all,
 )
+from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import quote_text
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.many_merges import build_merges
@@ -189,6 +191,7 @@ def _render_mapped(mapped: Any, values: dict[str, Any], *, called: Any = None) -
     """As Airflow renders a mapped task, whose ids of values leave those of expand_kwargs out."""
     merge = mapped.unmap(values)
     context = {"ti": SimpleNamespace(dag_id="run", task_id="merge", map_index=0), "dag": merge.dag, "call": called}
+    context["ds"] = "2026-01-31"
     merge._do_render_template_fields(
         parent=merge,
         template_fields=mapped.template_fields,
@@ -244,6 +247,21 @@ def test_a_mapped_dict_that_stands_in_the_dag_is_rendered(returned: list[Any]) -
     returned[0] = [f"/in/{HOSTILE}"]
     merge = _render_mapped(mapped, values)
     assert (merge.conf, merge.source) == ({"spark.x": "merge"}, [f"/in/{HOSTILE}"])
+
+
+@pytest.mark.parametrize("by", ["the DAG", "a task group"])
+def test_default_args_of_mapped_tasks_stand_in_the_dag(by: str) -> None:
+    defaults = {"conf": {"spark.x": "{{ ti.task_id }}"}, "target": "/lake/{{ ds }}", "jars": None, **UPSERT}
+    of_dag, of_group = (defaults, {}) if by == "the DAG" else ({"target": "t"}, defaults)
+    with (
+        DAG("run", schedule=None, default_args=of_dag),
+        TaskGroup("group", prefix_group_id=False, default_args=of_group),
+    ):
+        mapped = DeltaMergeOperator.partial(task_id="merge").expand_kwargs(upstream())
+    merge = _render_mapped(mapped, {"source": f"/in/{HOSTILE}"})
+    assert (merge.target, merge.conf, merge.source) == ("/lake/2026-01-31", {"spark.x": "merge"}, f"/in/{HOSTILE}")
+    merge = _render_mapped(mapped, {"source": "/in/a", "target": f"/lake/{HOSTILE}"})
+    assert merge.target == f"/lake/{HOSTILE}"
 
 
 @pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
