@@ -33,7 +33,17 @@ def refuse_set(values: Any, what: str) -> None:
         raise MergeConfigError(f"{what} must be a list, because the order of its columns counts, got {values!r:.80}.")
 
 
+def refuse_output(value: Any, what: str) -> None:
+    """Check that a value is known; an output of another task even looks iterable."""
+    if callable(getattr(value, "iter_references", None)):
+        raise MergeConfigError(
+            f"{what} is another task's output, which has no value while the DAG is parsed. Give the operator a dict "
+            "in place of the object that holds it."
+        )
+
+
 def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
+    refuse_output(names, what)
     if not isinstance(names, Iterable) or isinstance(names, Mapping):
         raise MergeConfigError(f"{what} must be a column or a list of columns, got {names!r:.80}.")
     columns = (names,) if isinstance(names, str) else in_order(names)
@@ -44,6 +54,7 @@ def column_names(names: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 def pairs(values: Any, what: str) -> tuple[tuple[Any, Any], ...]:
     """The pairs of a dict, or of a list of pairs."""
+    refuse_output(values, what)
     found = list(values.items()) if isinstance(values, Mapping) else values
     is_list = isinstance(found, Iterable) and not isinstance(found, str)
     checked = [tuple(pair) if isinstance(pair, (list, tuple)) else () for pair in found] if is_list else [()]
@@ -63,6 +74,7 @@ def require_bool(value: Any, what: str) -> None:
 
 
 def require_text(value: Any, what: str) -> str:
+    refuse_output(value, what)
     if not isinstance(value, str):
         raise MergeConfigError(f"Expected a string for {what}, got {type(value).__name__}.")
     if not value.strip():

@@ -13,6 +13,7 @@ from airflow_delta_merge.config.checks import (
     check_null_keys,
     check_version,
     in_order,
+    refuse_output,
     require_bool,
     require_text,
 )
@@ -212,6 +213,7 @@ def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]
         if re.fullmatch(r"\s*[^\W\d]\w*\s*", on) and on.strip().lower() not in ("true", "false"):
             raise MergeConfigError(f"on={on!r} is a column, not a condition. For a key column use on=[{on!r}].")
         return on
+    refuse_output(on, "on")
     if isinstance(on, Mapping) or not isinstance(on, Iterable):
         raise MergeConfigError(f"on must be a SQL condition or a list of key columns, got {type(on).__name__}.")
     keys = in_order(on)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.bad_rows import BadRows, bad_rows_of
-from airflow_delta_merge.config.checks import check_fields, check_keys, in_order, option_pairs, pairs, require_text
+from airflow_delta_merge.config.checks import (
+    check_fields,
+    check_keys,
+    in_order,
+    option_pairs,
+    pairs,
+    refuse_output,
+    require_text,
+)
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.identifiers import parse_multipart, quote_identifier, quote_name
@@ -206,7 +214,11 @@ class MergeSource:
             return cls(paths=(text,)) if _is_path(text) else cls(table=text)
         if isinstance(value, Sequence):
             return cls.of_path(value)
-        raise MergeConfigError(f"A source must be a string, a list of paths or a dict, got {value!r:.80}.")
+        refuse_output(value, "The source")
+        what = f"{value!r:.80}"
+        if hasattr(value, "columns"):
+            what = f"a {type(value).__name__}. Write its rows to a file, and give the path"
+        raise MergeConfigError(f"A source must be a string, a list of paths or a dict, got {what}.")
 
     @classmethod
     def _from_mapping(cls, value: Mapping[str, Any]) -> MergeSource:

@@ -100,7 +100,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = {name: to_plain(item) for name, item in value.items()}
         return value if type(value) is dict and _are_same(items.values(), value.values()) else items
-    if isinstance(value, Iterable) and not is_dataclass(value):
+    # Not a DataFrame, whose items are the names of its columns.
+    if isinstance(value, Iterable) and not is_dataclass(value) and not hasattr(value, "columns"):
         plain = list(in_order(value))
         made = [to_plain(item) for item in plain]
         return value if type(value) is list and _are_same(made, plain) else made

@@ -293,6 +293,27 @@ def test_columns_whose_order_counts_are_no_set(changes: dict[str, Any]) -> None:
             kind(keys=["id"], **{name: {"a", "b"}})
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda output: when_matched_update(set=output),
+        lambda output: when_matched_update(set={"a": output}),
+        lambda output: when_matched_update_all(condition=output),
+        lambda output: when_matched_update_all(except_columns=output),
+        lambda output: Upsert(keys=output),
+        lambda output: Upsert(keys=[output]),
+        lambda output: MergeTarget(path=output),
+        lambda output: MergeConfig(**{**GOOD, "source": output}),
+        lambda output: MergeConfig(**{**GOOD, "on": output}),
+    ],
+)
+def test_objects_that_are_checked_at_once_take_no_output(make: Any) -> None:
+    with DAG("some", schedule=None):
+        output = DeltaMergeOperator(task_id="up", **GOOD).output
+    with pytest.raises(MergeConfigError, match=r"is another task's output, .* dict"):
+        make(output)
+
+
 def test_a_wrong_type_that_no_check_names_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise AttributeError("no such attribute")

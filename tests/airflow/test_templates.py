@@ -340,6 +340,18 @@ def test_a_number_that_a_task_returns_is_the_name_of_the_application(returned: l
     assert _render(merge, {}).name == "20260131"
 
 
+def test_rows_that_a_task_returns_are_no_source(returned: list[Any]) -> None:
+    frame = pandas.DataFrame({"id": [1], "name": ["canary"]})
+    with DAG("run", schedule=None):
+        merge = DeltaMergeOperator(task_id="m", **{**GOOD, "source": upstream()})
+    returned[0] = frame
+    with pytest.raises(AirflowFailException, match=r"a list of paths or a dict, got a DataFrame\. Write") as caught:
+        _render(merge, {})._merge_configs()
+    assert "canary" not in str(caught.value)
+    with pytest.raises(MergeConfigError, match="got a DataFrame"):
+        DeltaMergeOperator(task_id="m", **{**GOOD, "source": frame})
+
+
 def test_the_outputs_of_a_mapped_task_are_a_list(returned: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow gives a sequence of its own, in which no secret was looked for."""
     masked: list[str] = []
