@@ -26,6 +26,7 @@ from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
     checked_dict,
     checked_number,
+    checked_path,
     checked_text,
     whole_number,
 )
@@ -164,7 +165,7 @@ class DeltaMergeSensor(TableLogSensor):
         self.execution_delta = execution_delta
         self.execution_date_fn = execution_date_fn
         self.external_run_id = external_run_id
-        self.path = None if path is None else checked_text("path", path)
+        self.path = None if path is None else checked_path(path)
         self.storage_options = checked_dict("storage_options", storage_options)
         self.aws_conn_id = aws_conn_id
         self.azure_conn_id = azure_conn_id

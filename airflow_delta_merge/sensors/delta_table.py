@@ -13,7 +13,7 @@ from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
     checked_dict,
     checked_number,
-    checked_text,
+    checked_path,
     whole_number,
 )
 
@@ -71,7 +71,7 @@ class DeltaTableSensor(TableLogSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.path = checked_text("path", path)
+        self.path = checked_path(path)
         self.version = checked_number("version", version)
         self.updated_since = updated_since
         self.partition = checked_dict("partition", partition)

@@ -95,6 +95,11 @@ class TableLogSensor(BaseSensorOperator):
                 if str(value) == "None":
                     raise AirflowFailException(f"The value of {name} in this run is None. Correct its template.")
                 setattr(self, name, str(value))
+        if self.path is not None:
+            try:
+                checked_path(self.path)
+            except ValueError as error:
+                raise AirflowFailException(str(error)) from error
         for name in self.dicts:
             value = getattr(self, name)
             if not isinstance(value, Mapping):
@@ -112,6 +117,19 @@ def checked_text(argument: str, value: Any) -> Any:
     if not is_unknown(value) and (not isinstance(value, str) or not value.strip()):
         raise ValueError(f"{argument} must be a string that is not empty, got {value!r:.80}.")
     return value
+
+
+def checked_path(value: Any) -> Any:
+    """The path of a table, or what only the run knows. A name would be a folder of the worker's working directory.
+
+    :raises ValueError: when it is something else.
+    """
+    path = checked_text("path", value)
+    if not is_unknown(path) and "/" not in path:
+        raise ValueError(
+            f"path must be a folder or a URI, with a /, got {path!r:.80}. A sensor can't look up a table's name."
+        )
+    return path
 
 
 def checked_dict(argument: str, value: Any) -> Any:

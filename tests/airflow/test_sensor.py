@@ -35,6 +35,7 @@ from tests.readable_ids import readable
         ({"external_task_id": None}, "external_task_id must be a string that is not empty, got None"),
         ({"external_task_id": ["merge"]}, "external_task_id must be a string"),
         ({"path": 7}, "path must be a string"),
+        ({"path": "sales.orders"}, "path must be a folder or a URI, with a /, got 'sales.orders'"),
         ({"path": "/t", "deferrable": "no"}, "deferrable must be True or False"),
         ({"path": "/t", "gcp_conn_id": "{{ params.gcp }}"}, "gcp_conn_id is not templated"),
         ({"path": "/t", "storage_options": "x"}, "storage_options must be a dict"),

@@ -44,6 +44,14 @@ def path(tmp_path: Path) -> str:
     return table
 
 
+def test_a_tables_name_that_a_task_returns_is_no_path() -> None:
+    """Sensors would wait for a folder of the worker's working directory."""
+    with DAG("run", schedule=None):
+        sensor = DeltaTableSensor(task_id="wait", path="{{ params.table }}")
+    with pytest.raises(AirflowFailException, match="path must be a folder or a URI, with a /, got 'sales.orders'"):
+        sensor.render_template_fields({"params": {"table": "sales.orders"}})  # type: ignore[typeddict-item]
+
+
 def look(path: str, **condition: Any) -> Any:
     found = DeltaTableSensor(task_id="wait", path=path, **condition).poke({})  # type: ignore[typeddict-item]
     return found.xcom_value if found.is_done else "waits"
