@@ -31,6 +31,7 @@ from airflow_delta_merge.operators.arguments import (
 )
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
+from airflow_delta_merge.operators.named_errors import task_named
 from airflow_delta_merge.operators.parse_checks import check_arguments
 
 if TYPE_CHECKING:
@@ -179,7 +180,8 @@ def delta_merge_task(
     # Mapped tasks are built only when they run, so this checks what is known already.
     needed = _needed(kwargs)
     if all(kwargs.get(name) is not None for name in needed) and not isinstance(kwargs.get("clauses"), Iterator):
-        _check_parts({name: plain_part(name, kwargs.get(name, nothing)) for name, nothing in _PARTS.items()})
+        with task_named(kwargs.get("task_id") or getattr(python_callable, "__name__", None)):
+            _check_parts({name: plain_part(name, kwargs.get(name, nothing)) for name, nothing in _PARTS.items()})
     return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=bool(multiple_outputs),

@@ -44,6 +44,7 @@ from airflow_delta_merge.operators.description import announce, describe, descri
 from airflow_delta_merge.operators.dry_run import rendered_without_run
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
+from airflow_delta_merge.operators.named_errors import names_its_task, task_named
 from airflow_delta_merge.operators.parse_checks import check_arguments
 from airflow_delta_merge.operators.rendering import Renderer, read_template_files, render_arguments
 from airflow_delta_merge.operators.shared_arguments import check_shared_arguments
@@ -197,6 +198,7 @@ class DeltaMergeOperator(SparkOptions):
     operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(), CommitLink())
     ui_color = "#a3e3ef"
 
+    @names_its_task
     def __init__(
         self,
         *,
@@ -270,9 +272,10 @@ class DeltaMergeOperator(SparkOptions):
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """Check the arguments that mapped tasks share; Airflow makes the tasks themselves only in a run."""
-        check_spark_options(kwargs)
-        _check_options(kwargs)
-        check_shared_arguments(kwargs)
+        with task_named(kwargs.get("task_id")):
+            check_spark_options(kwargs)
+            _check_options(kwargs)
+            check_shared_arguments(kwargs)
         return super().partial(**kwargs)
 
     def _check_at_parse(self) -> None:

@@ -21,6 +21,7 @@ from airflow_delta_merge.contract.identity import application_id
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history.awaited import RecordedMerge
+from airflow_delta_merge.operators.named_errors import names_its_task
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
 from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
@@ -105,6 +106,7 @@ class DeltaMergeSensor(TableLogSensor):
     texts = ("external_task_id", "external_dag_id", "external_run_id", "path", "namespace")
     ui_color = "#c9f0c9"
 
+    @names_its_task
     def __init__(
         self,
         *,

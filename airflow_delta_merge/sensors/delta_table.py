@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_delta_merge.history.awaited import TableCondition, moment
 from airflow_delta_merge.operators.arguments import is_unknown
+from airflow_delta_merge.operators.named_errors import names_its_task
 from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
     checked_dict,
@@ -56,6 +57,7 @@ class DeltaTableSensor(TableLogSensor):
     dicts = ("partition", "storage_options")
     ui_color = "#c9f0c9"
 
+    @names_its_task
     def __init__(
         self,
         *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from inspect import signature
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset, task
 
 from airflow_delta_merge import patterns
 from airflow_delta_merge.assets.delta import delta_asset
@@ -36,6 +37,8 @@ from airflow_delta_merge.operators.description import announce, describe, readab
 from airflow_delta_merge.operators.spark_options import SparkOptions
 from airflow_delta_merge.operators.task_identity import merge_identity
 from airflow_delta_merge.patterns import Scd2, Upsert
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.readable_ids import readable
 
 SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
@@ -199,10 +202,10 @@ def test_statements_and_queries_are_read_from_files_and_rendered(tmp_path: Path)
     with DAG("files", schedule=None, template_searchpath=[str(tmp_path)], params={"t": "day"}):
         by_statement = operator(**NO_PARTS, sql="merge.sql")
         by_query = DeltaMergeOperator(**{**GOOD, "task_id": "by_query", "source": "query.sql"})
-    for task in (by_statement, by_query):
-        task.resolve_template_files()
-        task.name = "fixed"
-        task.render_template_fields({"params": {"t": "day"}})  # type: ignore[typeddict-item]
+    for merge in (by_statement, by_query):
+        merge.resolve_template_files()
+        merge.name = "fixed"
+        merge.render_template_fields({"params": {"t": "day"}})  # type: ignore[typeddict-item]
     assert by_statement._merge_config().target == MergeTarget(table="day")
     assert "SELECT 'day' AS id" in by_query._merge_config().to_sql()
 
@@ -408,6 +411,26 @@ def test_what_mapped_tasks_share_is_checked_at_parse(shared: dict[str, Any], sen
 )
 def test_what_mapped_tasks_share_may_leave_the_rest_open(shared: dict[str, Any]) -> None:
     assert DeltaMergeOperator.partial(task_id="merge", **shared).kwargs.items() >= shared.items()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: operator(on="id"),
+        lambda: operator(verbose="no"),
+        lambda: operator(target=Asset("t")),
+        lambda: DeltaMergeOperator.partial(task_id="merge", clauses=[]),
+        lambda: task.delta_merge(task_id="merge", target="t", on=[], clauses=[])(lambda: "s"),
+        lambda: task.delta_merge(task_id="merge", target="t")(lambda: "s")(),
+        lambda: DeltaMergeSensor(task_id="merge", external_task_id="m", at_least=5),  # type: ignore[arg-type]
+        lambda: DeltaTableSensor(task_id="merge", path="/t", version="x"),
+    ],
+)
+def test_an_error_at_parse_names_the_task(make: Any) -> None:
+    """Airflow's list of import errors shows two frames, none of the DAG file."""
+    with DAG("some", schedule=None), pytest.raises((MergeConfigError, ValueError)) as caught:
+        make()
+    assert "This is about the task 'merge'." in "".join(traceback.format_exception(caught.value, limit=-2))
 
 
 def test_positional_arguments_are_refused() -> None:

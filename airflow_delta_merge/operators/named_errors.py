@@ -1,0 +1,33 @@
+"""Names the task in errors of a DAG that is being parsed: Airflow's list of import errors shows no line of the DAG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from airflow_delta_merge.exceptions import MergeConfigError
+
+
+@contextmanager
+def task_named(task_id: Any) -> Iterator[None]:
+    """Add a task's id to an error about its arguments."""
+    try:
+        yield
+    except (MergeConfigError, ValueError, TypeError) as error:
+        note = f"This is about the task {task_id!r}."
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
+
+
+def names_its_task(init: Callable[..., None]) -> Callable[..., None]:
+    """Let the ``__init__`` of an operator name its task in each error."""
+
+    @wraps(init)
+    def named(self: Any, *args: Any, **kwargs: Any) -> None:
+        with task_named(kwargs.get("task_id")):
+            init(self, *args, **kwargs)
+
+    return named
