@@ -21,17 +21,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def is_of_no_scheduler(context: Context) -> bool:
+    """Whether ``dag.test()`` or ``airflow tasks test`` made this run. Its start is its logical date."""
+    dag_run = context.get("dag_run")
+    if dag_run is None:
+        return False
+    start = dag_run.start_date
+    return start is None or start in (dag_run.logical_date, getattr(dag_run, "run_after", None))  # Airflow 2 has none
+
+
 def merge_identity(context: Context, namespace: str | None = None) -> MergeIdentity | None:
     """The identity of the current try; see :func:`~airflow_delta_merge.contract.identity.airflow_generation`.
 
     :param namespace: distinguishes deployments with DAGs of the same names; by default ``[delta_merge] namespace`` of
         Airflow's configuration.
-    :return: None in a run that no scheduler started (``dag.test()``, ``airflow tasks test``). Its start is its logical
-        date, so it would be the same execution each time, but it should do its work each time.
+    :return: None in a run that no scheduler started. It would be the same execution each time, but it should do its
+        work each time.
     """
     ti, dag_run = context["ti"], context["dag_run"]
     start = dag_run.start_date
-    if start is None or start in (dag_run.logical_date, getattr(dag_run, "run_after", None)):  # Airflow 2 has none
+    if start is None or is_of_no_scheduler(context):
         log.info("This run was made by `dag.test()` or `airflow tasks test`, so it merges each time.")
         return None
     map_index = -1 if ti.map_index is None else ti.map_index

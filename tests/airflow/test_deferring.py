@@ -29,6 +29,7 @@ from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from tests.airflow.conftest import DAGS
 
 RESULT = MergeResult(
     table="/lake/t", version_read=1, version=2, executor="E", executor_reason="why", num_updated_rows=3
@@ -73,6 +74,17 @@ def test_it_comes_back_with_the_result(tmp_path: Path, monkeypatch: pytest.Monke
     assert returned == RESULT.to_dict()
     assert SparkApplicationLink().get_link(merge, ti_key=None) == "http://history/history/app-1"  # type: ignore[arg-type]
     assert not folder.exists()
+
+
+def test_dag_test_defers_no_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It resumes a task with the event alone, so the task would fail after its merge, and each retry merge again."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    merges: list[Any] = []
+    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: pytest.fail("It was deferred."))
+    monkeypatch.setattr(DeltaMergeHook, "merge", lambda *_, **__: merges.append(1) or RESULT)
+    dag = DagBag(DAGS / "deferred.py", bundle_name="dags-folder").dags["deferred"]
+    assert (dag.test(logical_date=datetime(2026, 3, 1, tzinfo=UTC)).state, merges) == ("success", [1])
 
 
 def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

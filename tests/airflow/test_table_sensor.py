@@ -48,7 +48,7 @@ def test_a_tables_name_that_a_task_returns_is_no_path() -> None:
     """Sensors would wait for a folder of the worker's working directory."""
     with DAG("run", schedule=None):
         sensor = DeltaTableSensor(task_id="wait", path="{{ params.table }}")
-    with pytest.raises(AirflowFailException, match="path must be a folder or a URI, with a /, got 'sales.orders'"):
+    with pytest.raises(AirflowFailException, match=r"path must be a folder or a URI, with a /, got 'sales\.orders'"):
         sensor.render_template_fields({"params": {"table": "sales.orders"}})  # type: ignore[typeddict-item]
 
 
