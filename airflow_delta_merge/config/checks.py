@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -112,6 +113,11 @@ def check_fields(cls: type[Any], data: Mapping[str, Any], what: str, *, others: 
     required = [each.name for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
     optional = [each.name for each in fields(cls) if each.name not in required]
     check_keys(data, what, required=required, optional=(*others, *optional))
+
+
+def without_end(sql: str) -> str:
+    """SQL without a semicolon at its end, as files have one."""
+    return re.sub(r"\s*;\s*$", "", sql)
 
 
 def check_null_keys(value: Any) -> None:

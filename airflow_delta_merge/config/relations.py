@@ -16,6 +16,7 @@ from airflow_delta_merge.config.checks import (
     pairs,
     refuse_output,
     require_text,
+    without_end,
 )
 from airflow_delta_merge.config.jdbc_source import JDBC, JdbcSource
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -63,7 +64,7 @@ class MergeTarget:
         return {"path": self.path} if self.path is not None else {"table": self.table}
 
 
-_QUERY = re.compile(r"\s*(\(\s*)*(select|with|from|values|table)\b", re.IGNORECASE)
+_QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/\s)*(select|with|from|values|table)\b", re.IGNORECASE | re.DOTALL)
 _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".csv": "csv",
@@ -133,6 +134,9 @@ class MergeSource:
                 "A source needs exactly one of a query, a table, paths and a JDBC source. Set one of them."
             )
         self._check_parts()
+        for name in ("query", "select"):
+            if (sql := getattr(self, name)) is not None:
+                object.__setattr__(self, name, without_end(sql))
         if self.paths and self.format is None:
             object.__setattr__(self, "format", _guess_format(self.paths[0]))
         if self.jdbc is not None:
