@@ -58,8 +58,11 @@ class SparkLog:
         return True
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines, whose secrets must be masked."""
-        if self.path is None:
+        """Append lines, whose secrets must be masked; none if the file was never created.
+
+        The merge that starts a kept Spark creates it, and the others have no file.
+        """
+        if self.path is None or not self.path.exists():
             return
         try:
             with self.path.open("a", encoding="utf-8", errors="replace") as file:

@@ -390,6 +390,17 @@ def test_what_a_spark_is_started_with_makes_its_kind(
     assert len({here, *others}) == 7
 
 
+def test_a_merge_in_a_kept_spark_has_no_log_of_sparks_own(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of the merge that started Spark has its lines; there was a warning for want of a folder."""
+    monkeypatch.setenv("AIRFLOW__LOGGING__BASE_LOG_FOLDER", str(tmp_path / "logs"))
+    submit = Preparation("spark_default", CONF, {"name": "n"}).for_warm_merge(JobRequest(merges=config(table))).submit
+    submit.log_lines(["Merge: Searching 1 of 2 files"])
+    assert caplog.text == ""
+    assert not (tmp_path / "logs").exists()
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_merge_whose_spark_is_gone_says_so_and_is_tried_again(table: Path, killed: bool) -> None:
     merge = WarmMerge(Preparation("spark_default", CONF, {}), JobRequest(merges=config(table)), 60)
