@@ -153,7 +153,7 @@ def _when(clause: MergeClause) -> str:
     columns = ", ".join(column for column, _ in clause.values)
     but = f" without {', '.join(clause.except_columns)}" if clause.except_columns else ""
     kind, action = (str(name).replace("_", " ") for name in (clause.kind, clause.action))
-    return f"when {kind}{condition}: {action}{but}{_short(f' {columns}') if columns else ''}"
+    return f"when {kind}{condition}: {action}{but}{f' {_short(columns)}' if columns else ''}"
 
 
 def _short(text: str) -> str:

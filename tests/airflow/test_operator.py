@@ -606,6 +606,7 @@ def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
         source=["/in/am.csv", "/in/pm.csv"],
         clauses=[
             when_matched_delete(condition="source.status = 'cancelled'"),
+            when_matched_update(set={"status": "'new'", "seen": "1"}, condition="source.fresh"),
             when_matched_update_all(except_columns=["created_at"]),
             when_not_matched_insert_all(),
         ],
@@ -616,6 +617,7 @@ def test_the_log_begins_with_what_is_merged_into_what_from_what() -> None:
         "  from  /in/am.csv and 1 more (csv), the latest row of each id by at; ties fail",
         "  on    id",
         "  when matched and source.status = 'cancelled': delete",
+        "  when matched and source.fresh: update status, seen",
         "  when matched: update all without created_at",
         "  when not matched: insert all",
     ]
