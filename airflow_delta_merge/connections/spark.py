@@ -156,7 +156,10 @@ class _Fields:
         conf = self.extra.get("conf") or {}
         if not isinstance(conf, dict):
             # Airflow's UI would show a string with all its secrets: it hides values by the names of their keys.
-            raise self.refused('a conf that is not a JSON object. Write it as {"spark.some.property": "value"}.')
+            raise self.refused(
+                'a conf that is not a JSON object. Write it as {"spark.some.property": "value"}; in a URI put the '
+                "whole extra as JSON into the parameter __extra__."
+            )
         for name, value in conf.items():
             if not isinstance(value, (str, int, float)):
                 raise self.refused(f"a conf whose {name} is not a string, number or boolean.")

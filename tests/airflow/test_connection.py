@@ -144,7 +144,7 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
     ("extra", "sentence"),
     [
         ({"queue": "q"}, "unknown extras: queue. .* into conf"),
-        ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object"),
+        ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object.*in a URI .* __extra__"),
         ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is not a string"),
         ({"conf": {"spark.submit.deployMode": "cluster"}}, "deployMode is not its deploy mode client. Remove it"),
         ({"jars": ["/a.jar"]}, "jars that is not a string"),
