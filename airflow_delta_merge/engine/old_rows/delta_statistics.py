@@ -19,8 +19,6 @@ from typing import Any
 from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, as days since 1970
-_MICROS_OF_DAY = 24 * 60 * 60 * 1_000_000
 #: Digits that identify any 32-bit float.
 _DIGITS_OF_A_FLOAT = 9
 #: Java writes numbers between these without an exponent.
@@ -110,14 +108,17 @@ class StatisticsPlan:
 
     def _number_or_moment(self, value: Any, type_: str) -> Any:
         if isinstance(value, float):
-            return _not_finite(value) or _Number(_plainly(value, type_) or self.as_java_writes(value, type_))
-        if type_ == "date":
-            return _moment(value * _MICROS_OF_DAY, "%Y-%m-%d") if _FIRST_DAY <= value <= _LAST_DAY else None
-        if type_ in ("timestamp", "timestamp_ntz"):
-            if not _FIRST_DAY <= value // _MICROS_OF_DAY <= _LAST_DAY:
-                return None
-            zone = "Z" if type_ == "timestamp" else ""
-            return _moment(value, "%Y-%m-%dT%H:%M:%S", f".{value // 1000 % 1000:03d}{zone}")
+            if not math.isfinite(value):
+                return json.dumps(value)  # Spark's names, too: NaN, Infinity and -Infinity
+            return _Number(_plainly(value, type_) or self.as_java_writes(value, type_))
+        try:
+            if type_ == "date":
+                return (_EPOCH + datetime.timedelta(days=value)).date().isoformat()
+            if type_ in ("timestamp", "timestamp_ntz"):
+                moment = _EPOCH + datetime.timedelta(microseconds=value)
+                return moment.isoformat(timespec="milliseconds") + ("Z" if type_ == "timestamp" else "")
+        except OverflowError:  # before the year 1 or after 9999
+            return None
         return _Number(value) if isinstance(value, int | Decimal) else None
 
 
@@ -128,21 +129,6 @@ def _leaves_of(of_kind: Any, parents: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield from _leaves_of(type_, path)
         else:
             yield path, type_ if isinstance(type_, str) else ""
-
-
-def _moment(micros: int, pattern: str, rest: str = "") -> str:
-    moment = _EPOCH + datetime.timedelta(microseconds=micros)
-    year = f"{moment.year:04d}"  # C's %Y may leave zeros out
-    return moment.strftime(pattern.replace("%Y", year)) + rest
-
-
-def _not_finite(value: float) -> str | None:
-    """Spark's name of a number that is none; None for all others."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return None
 
 
 def _plainly(value: float, type_: str) -> str | None:
