@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from airflow_delta_merge.config import GUARDED_COUNTS, MergeGuards
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression
-from airflow_delta_merge.engine.rows.inserts import inserted_rows
 from airflow_delta_merge.engine.settings import PRUNE_BY_SOURCE
 from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError, MergeGuardError
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+    from airflow_delta_merge.engine.merge_context import StartedMerge
 
 _CHANGED = ("updated", "deleted", "inserted")
 
@@ -60,19 +59,7 @@ def check_source(guards: MergeGuards, num_rows: int) -> None:
         )
 
 
-def check_changes(merge: MergeContext, unmatched: Callable[[], DataFrame], touched: FileSet | None = None) -> None:
-    """Look at what a merge would do, before it writes; see :func:`check_guards`.
-
-    :param unmatched: gives the source rows without a match.
-    """
-
-    def num_inserted() -> int:
-        return inserted_rows(merge, unmatched()).count() if merge.insert_clauses else 0
-
-    check_guards(merge, num_inserted, touched)
-
-
-def check_guards(merge: StartedMerge, num_inserted: Callable[[], int], touched: FileSet | None) -> None:
+def check_guards(merge: StartedMerge, num_inserted: Callable[[], int], touched: FileSet | None = None) -> None:
     """Look at what the merge would do; inserted rows and the target's are counted only if a guard mentions them.
 
     :param merge: has updated and deleted rows in its metrics.

@@ -44,8 +44,8 @@ def write_rewritten(
     *,
     files: FileSet,
     moves_rows: bool,
-    inserted: DataFrame | None = None,
-    inserted_bytes: int = 0,
+    inserted: DataFrame | None,
+    inserted_bytes: int,
 ) -> JavaObject:
     """Write the rows of rewritten files together with inserted rows, like :func:`write_files`.
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-CHANGE_TYPE = "_change_type"
-
 
 def with_change_rows(rows: DataFrame, new: Sequence[Column], old: Column, kind: Column) -> DataFrame:
     """Data and change rows of the target rows that a merge rewrites and of the rows that it inserts.
@@ -59,4 +57,4 @@ def _explode(computed: DataFrame, packed: Column) -> DataFrame:
     # The array gets no column of its own: Spark would add a filter that it isn't empty, compute each row again for
     # that, and infer constraints on all columns, which takes seconds if a source computes some hundred columns.
     exploded = computed.select(F.explode(packed).alias("change"))
-    return exploded.select("change.row.*", F.col("change.kind").alias(CHANGE_TYPE))
+    return exploded.select("change.row.*", F.col("change.kind").alias("_change_type"))

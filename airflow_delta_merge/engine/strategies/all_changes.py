@@ -7,7 +7,6 @@ which joins each of their rows with its source row; a small source is broadcast,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.metrics import set_written_metrics
 from airflow_delta_merge.engine.old_rows.native import copies_without
-from airflow_delta_merge.engine.rows.change_data import CHANGE_TYPE
 from airflow_delta_merge.engine.rows.inserts import inserted_rows
 from airflow_delta_merge.engine.rows.rewrite import (
     can_meet_source_once,
@@ -141,13 +139,11 @@ class AllChanges:
         merge = self.merge
         if merge.insert_clauses and self._updates_from_source_alone() and can_meet_source_once(merge, self.touched):
             return self._write_from_source()
-        rows: DataFrame | None = None
-        tracking: list[TrackingColumn] = []
-        if self.writes_new_versions():
-            rows, tracking = self.new_versions()
+        rows, tracking = self.new_versions() if self.writes_new_versions() else (None, [])
         inserted: DataFrame | None = None
         if merge.insert_clauses:
-            inserted = self._inserted(tracking)
+            changes = merge.transaction.writes_change_data
+            inserted = inserted_rows(merge, self.unmatched_rows(), tracking=tracking, change_data=changes)
         is_nothing = rows is None and inserted is None
         return merge.gateway.seq([]) if is_nothing else self._write_frames(rows, inserted)
 
@@ -220,17 +216,11 @@ class AllChanges:
         )
         return actions
 
-    def _inserted(self, tracking: Sequence[TrackingColumn] = ()) -> DataFrame:
-        changes = self.merge.transaction.writes_change_data
-        return inserted_rows(self.merge, self.unmatched_rows(), tracking=tracking, change_data=changes)
+    def count_inserts(self) -> int:
+        """The number of rows that the insert clauses make, by a job."""
+        return inserted_rows(self.merge, self.unmatched_rows()).count() if self.merge.insert_clauses else 0
 
     def _num_inserted(self, added: FileSet) -> int:
-        if added.num_rows is not None:
-            return count_inserted(self.merge, self.touched, added.num_rows)
-        # The session does not collect statistics.
-        if not self.merge.insert_clauses:
-            return 0
-        inserted = self._inserted()
-        if self.merge.transaction.writes_change_data:
-            inserted = inserted.filter(F.col(CHANGE_TYPE).isNull())
-        return inserted.count()
+        if added.num_rows is None:  # the session does not collect statistics
+            return self.count_inserts()
+        return count_inserted(self.merge, self.touched, added.num_rows)

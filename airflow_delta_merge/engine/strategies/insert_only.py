@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.guards import check_changes
+from airflow_delta_merge.engine.guards import check_guards
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.pruning.key_filter import filtered_condition, is_filtered
-from airflow_delta_merge.engine.rows.inserts import counted_inserts, write_inserts
+from airflow_delta_merge.engine.rows.inserts import counted_inserts, inserted_rows, write_inserts
 from airflow_delta_merge.engine.rows.matches import search_tasks
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 
@@ -52,7 +52,7 @@ class InsertOnly:
 
     def run(self, merge: MergeContext, facts: Facts, reason: str) -> Outcome:
         unmatched, reason = _unmatched(merge, reason)
-        check_changes(merge, lambda: unmatched)
+        check_guards(merge, lambda: inserted_rows(merge, unmatched).count())
         timed = merge.metrics.phase("rewrite", "rewriteTimeMs")
         with timed, merge.recorded("writeInsertsOnlyWhenNoMatchedClauses"):
             return Outcome(write_inserts(merge, unmatched), reason)

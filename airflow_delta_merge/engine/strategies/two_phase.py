@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.guards import check_changes
+from airflow_delta_merge.engine.guards import check_guards
 from airflow_delta_merge.engine.metrics import count_rows
 from airflow_delta_merge.engine.rows.inserts import counted_inserts
 from airflow_delta_merge.engine.strategies.all_changes import AllChanges
@@ -53,7 +53,7 @@ class TwoPhase:
         try:
             count_rows(merge, touched.files, touched.rows_of_clause)
             _log.info("%s pairs match; %s", touched.num_pairs, changes.reason())
-            check_changes(merge, changes.unmatched_rows, touched.files)
+            check_guards(merge, changes.count_inserts, touched.files)
             actions, written = changes.write()
             return Outcome(actions, written.reason(), touched.files.count)
         finally:
