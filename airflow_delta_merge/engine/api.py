@@ -56,7 +56,6 @@ def merge(
     :raises MergeExecutionError: with Delta's or Spark's error condition, when the merge is refused or fails;
         the table is as it was.
     """
-    lineages: list[ColumnLineage] = []
     with without_bare_errors() as progress:
         progress.table = config.target.to_sql()
         gateway = Gateway(spark, progress)
@@ -78,14 +77,10 @@ def merge(
                     num_bad_rows=num_bad_rows,
                     kept_rows=kept_rows,
                     allowed=allowed,
-                    on_lineage=None if on_lineage is None else lineages.append,
+                    on_lineage=on_lineage,
                 ).run_merge()
 
-            result = until_committed(gateway, attempt, max_commit_attempts)
-    # What an earlier try committed may have come from elsewhere: source and table may be others by now.
-    if on_lineage is not None and lineages and not result.already_committed:
-        on_lineage(lineages[-1])
-    return result
+            return until_committed(gateway, attempt, max_commit_attempts)
 
 
 def _merge_by_statement(

@@ -60,7 +60,7 @@ class MergeIntoCommand:
     :param num_bad_rows: how many bad rows the source's files have, which it doesn't see.
     :param kept_rows: keeps the rows that its guards set aside; None for a dry run, which keeps none.
     :param allowed: the locations that it may read and write.
-    :param on_lineage: called with where the target's columns come from, if that can be determined.
+    :param on_lineage: called after the merge with where the target's columns come from, if that can be determined.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class MergeIntoCommand:
         self._is_dry_run = False
         self._null_keys = NullKeys.of(options)
         self._kept_rows = kept_rows
+        self._on_lineage = on_lineage
         self._source_attempt = 0
         gateway.progress.step = "resolve the statement"
         with self._metrics.phase("resolve"):
@@ -91,15 +92,16 @@ class MergeIntoCommand:
             if allowed is not None:
                 allowed.check_merge(self._statement)
             self._metrics.bind(self._statement.sql_metrics())
-            if on_lineage is not None:
-                with only_logged("Where the target's columns come from could not be found out; the merge goes on."):
-                    on_lineage(trace_columns(trees_of(gateway, self._statement)))
         self._report = MergeReport(self._statement, self._metrics, attempt, num_bad_rows)
 
     def run_merge(self) -> MergeResult:
         """Start a transaction, merge within it and commit, or leave the table as it is."""
         recorded = self._until_source_is_kept(self._run_attempt)
         self._metrics.durations_ms["total"] = self._metrics.elapsed_ms()
+        # What an earlier try committed may have come from elsewhere: source and table may be others by now.
+        if self._on_lineage is not None and recorded is None:
+            with only_logged("The merge is done, but where the target's columns come from could not be found out."):
+                self._on_lineage(trace_columns(trees_of(self._gateway, self._statement)))
         return recorded or self._report.result()
 
     def plan_merge(self, *, explain: bool) -> MergePlan:
