@@ -91,49 +91,37 @@ def trace_columns(trees: MergeTrees) -> ColumnLineage:
     tracer.plan(target, table=TARGET)
     source_rows = tracer.plan(_Node.parse(trees.source)).rows
     on = tracer.expression(_Node.parse(trees.condition))
-    clauses = _ClauseInputs(tracer, trees.column_names)
-    for kind in trees.clauses:
-        clauses.trace(map(_Node.parse, kind))
+    columns, deciding = _inputs_of_clauses(tracer, trees)
     return ColumnLineage(
         columns=_types(json.loads(trees.schema)),
         tables=tuple(tracer.tables),
-        inputs={name: tuple(sorted(inputs)) for name, inputs in clauses.columns.items() if inputs},
-        rows=tuple(sorted(source_rows | _as(on, "JOIN") | clauses.rows)),
+        inputs={name: tuple(sorted(inputs)) for name, inputs in columns.items() if inputs},
+        rows=tuple(sorted(source_rows | _as(on, "JOIN") | deciding)),
     )
 
 
-class _ClauseInputs:
-    """The inputs of each column through the clauses, and the inputs that decide which rows exist.
-
-    :param names: the target's columns in the order in which clauses set them.
-    """
-
-    def __init__(self, tracer: _Tracer, names: Sequence[str]) -> None:
-        self._tracer = tracer
-        self._names = names
-        self.columns: dict[str, _Inputs | None] = {}
-        self.rows = _NOTHING
-
-    def trace(self, clauses: Iterable[_Node]) -> None:
-        """Trace the clauses of one kind, in their order."""
-        # A clause takes the rows that earlier clauses leave, so their conditions are inputs, too.
+def _inputs_of_clauses(tracer: _Tracer, trees: MergeTrees) -> tuple[dict[str, _Inputs | None], _Inputs]:
+    """The inputs of each column through the clauses, and the inputs that decide which rows exist."""
+    columns: dict[str, _Inputs | None] = {}
+    deciding = _NOTHING
+    for kind in trees.clauses:
+        # A clause takes the rows that earlier clauses of its kind leave, so their conditions are inputs, too.
         conditions = _NOTHING
-        for clause in clauses:
+        for clause in map(_Node.parse, kind):
             actions = [child for child in clause.children if child.kind == "DeltaMergeAction"]
-            for condition in (child for child in clause.children if child.kind != "DeltaMergeAction"):
-                found = _as(self._tracer.expression(condition), "CONDITIONAL")
-                if clause.kind.endswith("UpdateClause"):
-                    conditions |= found
-                else:
-                    self.rows |= found
-            for name, action in zip(self._names, actions, strict=False):
-                self._set(name, self._tracer.expression(action.children[0]), conditions)
-
-    def _set(self, name: str, inputs: _Inputs | None, conditions: _Inputs) -> None:
-        if inputs == frozenset([ColumnInput(TARGET, name, "IDENTITY")]):
-            return  # an update that does not change the column
-        before = self.columns.setdefault(name, _NOTHING)
-        self.columns[name] = None if inputs is None or before is None else before | inputs | conditions
+            others = (child for child in clause.children if child.kind != "DeltaMergeAction")
+            found = _NOTHING.union(*(_as(tracer.expression(condition), "CONDITIONAL") for condition in others))
+            if clause.kind.endswith("UpdateClause"):
+                conditions |= found
+            else:
+                deciding |= found
+            for name, action in zip(trees.column_names, actions, strict=False):
+                inputs = tracer.expression(action.children[0])
+                if inputs == frozenset([ColumnInput(TARGET, name, "IDENTITY")]):
+                    continue  # an update that does not change the column
+                before = columns.setdefault(name, _NOTHING)
+                columns[name] = None if inputs is None or before is None else before | inputs | conditions
+    return columns, deciding
 
 
 @dataclass(frozen=True)
