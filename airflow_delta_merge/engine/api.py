@@ -14,7 +14,6 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.config_statement import statement_of
-from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.contract.lineage import ColumnLineage
 
 
-@raises_merge_errors
 def merge(
     spark: SparkSession,
     config: MergeConfig | MergeStatement,
@@ -91,9 +89,7 @@ def _merge_by_statement(
     holds_to_locations: bool,
 ) -> MergeResult:
     """Let Delta run the merge as one statement, on versions of which nothing else is known here."""
-    found = gateway.versions
-    versions = f"Spark {found.spark} with Delta {found.delta}"
-    require_no_guards(config.guards, versions, holds_to_locations=holds_to_locations)
+    require_no_guards(config.guards, gateway.versions, holds_to_locations=holds_to_locations)
     target = config.target.to_sql()
     merge = BuiltInStatement(gateway.spark, target, identity)
     with statement_of(gateway, config, kept_rows=KeptRows(gateway, target, identity)) as (statement, num_bad_rows):
@@ -101,7 +97,6 @@ def _merge_by_statement(
         return replace(result, num_bad_rows=num_bad_rows)
 
 
-@raises_merge_errors
 def merge_sql(
     spark: SparkSession,
     statement: str,
@@ -133,7 +128,6 @@ def merge_sql(
         )
 
 
-@raises_merge_errors
 def plan(
     spark: SparkSession,
     config: MergeConfig | MergeStatement,

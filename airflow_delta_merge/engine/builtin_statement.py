@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.config import MergeGuards
     from airflow_delta_merge.contract.identity import MergeIdentity
+    from airflow_delta_merge.engine.delta_jvm.versions import Versions
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +41,9 @@ _CHANGED = ("Updated", "Deleted", "Inserted")
 _FIRST_COMMITS, _MOST_COMMITS = 10, 1000
 
 
-def require_no_guards(guards: MergeGuards, versions: str, *, holds_to_locations: bool) -> None:
+def require_no_guards(guards: MergeGuards, versions: Versions, *, holds_to_locations: bool) -> None:
     """Refuse options that need a check before the commit.
 
-    :param versions: the versions of Spark and Delta, for the message.
     :param holds_to_locations: whether the connection has ``allowed_locations``.
     :raises MergeConfigError: when such an option is set.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS
+from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
 from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
 
 _log = logging.getLogger(__name__)
@@ -46,15 +46,17 @@ def only_logged(message: str) -> Iterator[None]:
 
 @contextmanager
 def without_bare_errors() -> Iterator[Progress]:
-    """Wrap unexpected errors in one that tells the merge's progress. Spark's, Delta's and this package's own pass.
+    """Turn Spark's and Delta's errors into this package's, and wrap unexpected ones in one that tells the progress.
 
-    :raises MergeExecutionError: for any other error, which becomes its cause.
+    :raises MergeExecutionError: for any error that isn't this package's own, which becomes its cause.
     """
     progress = Progress()
     try:
         yield progress
-    except (DeltaMergeError, *SPARK_ERRORS):
+    except DeltaMergeError:
         raise
+    except SPARK_ERRORS as error:
+        raise merge_error(error) from error
     except Exception as error:
         _log.exception("The merge into %s failed with an unexpected error.", progress.table)
         raise MergeExecutionError(

@@ -56,6 +56,9 @@ class Versions:
     spark: str
     delta: str
 
+    def __str__(self) -> str:
+        return f"Spark {self.spark} with Delta {self.delta}"
+
     @cached_property
     def spark_minor(self) -> tuple[int, int]:
         return minor(self.spark)
@@ -80,8 +83,8 @@ def require_tried(found: Versions) -> None:
             f"Spark {_short(spark)} with Delta {', '.join(map(_short, deltas))}" for spark, deltas in TRIED.items()
         )
         raise MergeConfigError(
-            f"This package's own engine does not support Spark {found.spark} with Delta {found.delta}. It supports "
-            f'{supported}. Use one of these, or set engine="builtin" to run Delta\'s own MERGE.'
+            f"This package's own engine does not support {found}. It supports {supported}. "
+            'Use one of these, or set engine="builtin" to run Delta\'s own MERGE.'
         )
 
 
