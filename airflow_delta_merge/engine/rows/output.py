@@ -95,11 +95,8 @@ def updated_columns(merge: MergeContext, number: Column) -> list[Column]:
 
 def change_type(merge: MergeContext, number: Column) -> Column:
     """The change type of a target row in the change data feed: NULL for a row that is only copied."""
-    kinds = {"update": "update_postimage", "delete": "delete"}
-    kind = F.lit(None).cast("string")
-    for index, clause in enumerate(merge.target_clauses, start=1):
-        kind = F.when(number == F.lit(index), F.lit(kinds[clause.action])).otherwise(kind)
-    return kind
+    updated = F.when(number.isin(merge.numbers_of("update")), "update_postimage")
+    return updated.when(number.isin(merge.numbers_of("delete")), "delete")
 
 
 def columns_of_clause(clauses: Sequence[ResolvedClause], numbers: Sequence[int], number: Column) -> list[Column]:
