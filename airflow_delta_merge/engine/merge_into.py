@@ -122,7 +122,8 @@ class MergeIntoCommand:
             while True:
                 self._source_attempt += 1
                 try:
-                    return raises_merge_errors(attempt)()
+                    with raises_merge_errors():
+                        return attempt()
                 except MergeExecutionError as error:
                     self._null_keys.raise_if_met(error)
                     is_last = self._source_attempt >= attempts

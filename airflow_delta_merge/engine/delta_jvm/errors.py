@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -12,26 +12,19 @@ from pyspark.errors import PySparkException
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.exceptions import MergeExecutionError
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
 #: The exceptions by which the JVM's errors reach Python.
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
 #: Conditions that only say where an error happened; its cause says which.
 _WRAPPERS = ("TASK_WRITE_FAILED", "DELTA_TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 
 
-def raises_merge_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Turn Spark's and Delta's errors in ``function`` into :class:`MergeExecutionError` with their condition."""
-
-    @wraps(function)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return function(*args, **kwargs)
-        except SPARK_ERRORS as error:
-            raise merge_error(error) from error
-
-    return wrapped
+@contextmanager
+def raises_merge_errors() -> Iterator[None]:
+    """Turn Spark's and Delta's errors inside into :class:`MergeExecutionError` with their condition."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise merge_error(error) from error
 
 
 def first_line(error: PySparkException) -> str:

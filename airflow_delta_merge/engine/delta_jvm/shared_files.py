@@ -12,7 +12,7 @@ from airflow_delta_merge.exceptions import MergeExecutionError
 _ONLY_FOR_THE_OWNER, _FOLDER_ONLY_FOR_THE_OWNER = "600", "700"
 
 
-@raises_merge_errors
+@raises_merge_errors()
 def write_shared_file(uri: str, text: str) -> None:
     """Write a file atomically; only its owner can read it, if the storage supports owners.
 
@@ -34,7 +34,7 @@ def write_shared_file(uri: str, text: str) -> None:
         raise MergeExecutionError(f"The file {uri} could not be renamed into place.")
 
 
-@raises_merge_errors
+@raises_merge_errors()
 def read_shared_file(uri: str, most_bytes: int) -> str | None:
     """The text of a file; None if the file does not exist.
 
@@ -57,7 +57,7 @@ def read_shared_file(uri: str, most_bytes: int) -> str | None:
         stream.close()
 
 
-@raises_merge_errors
+@raises_merge_errors()
 def remove_shared_folder(uri: str) -> None:
     """Remove a folder and its contents, if it exists.
 

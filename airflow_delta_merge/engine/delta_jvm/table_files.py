@@ -89,7 +89,7 @@ class TableFiles:
         """JVM sequence of ``AddFile`` for add actions in their log form."""
         return files_of(self._gateway, map(json.dumps, adds))
 
-    @raises_merge_errors
+    @raises_merge_errors()
     def filter(self, predicates: Iterable[Column]) -> FileSet:
         """The files that may hold rows of the target for which all predicates are true; they count as read.
 

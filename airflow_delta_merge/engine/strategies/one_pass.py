@@ -152,7 +152,8 @@ def _write(merge: MergeContext, facts: Facts) -> tuple[dict[str, Any] | None, Wr
     try:
         observed = _new_rows(merge, rows.observe(observation, *counted))
         num_bytes = merge.candidates.num_bytes + merge.source.num_bytes
-        actions = raises_merge_errors(write_files)(merge, observed, input_bytes=num_bytes)
+        with raises_merge_errors():
+            actions = write_files(merge, observed, input_bytes=num_bytes)
     except MergeExecutionError as error:
         # An ambiguous match must be reported before any error from a value's expression.
         _log.info("Writing in one pass failed, taking two phases: %s", error)
