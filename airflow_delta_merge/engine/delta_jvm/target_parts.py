@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -64,52 +64,40 @@ def range_of(
     :param plain_column: gives the target's attribute behind an expression, or None.
     """
     name = class_name_of(expression)
-    if name in ("In", "InSet"):
-        is_set = name == "InSet"  # from more than ten constants
-        attribute = plain_column(expression.child() if is_set else expression.value())
-        values = _values(scala_list(expression.hset().toSeq())) if is_set else _values_of_literals(expression.list())
-        low, high = (min(values), max(values)) if values else (None, None)
+    if name == "In":
+        attribute, constants = plain_column(expression.value()), _values_of(scala_list(expression.list()))
+    elif name == "InSet":  # from more than ten constants
+        attribute, constants = plain_column(expression.child()), scala_list(expression.hset().toSeq())
     elif name in _EXCHANGED:
-        attribute, constant = plain_column(expression.left()), expression.right()
+        attribute, constants = plain_column(expression.left()), _values_of([expression.right()])
         if attribute is None:
-            name, attribute, constant = _EXCHANGED[name], plain_column(expression.right()), expression.left()
-        value = _value_of(constant)
-        low, high = None if name.startswith("Less") else value, None if name.startswith("Greater") else value
+            name = _EXCHANGED[name]
+            attribute, constants = plain_column(expression.right()), _values_of([expression.left()])
     else:
         return None
-    if attribute is None or (low is None and high is None):
+    values = [_plain(constant) for constant in constants if constant is not None]  # nothing equals NULL
+    if attribute is None or not values or None in values:
         return None
-    return TargetRange(gateway.column(attribute), str(attribute.dataType().catalogString()), low, high)
+    return TargetRange(
+        column=gateway.column(attribute),
+        type=str(attribute.dataType().catalogString()),
+        low=None if name.startswith("Less") else min(values),
+        high=None if name.startswith("Greater") else max(values),
+    )
 
 
-def _values_of_literals(expressions: JavaObject) -> list[Any]:
-    """The values of a list of literals; empty if some are no literals or of another type."""
-    listed = scala_list(expressions)
-    return _values(each.value() for each in listed) if all(map(_is_literal, listed)) else []
+def _values_of(literals: list[JavaObject]) -> list[Any]:
+    """The values of literals; none if one is another expression."""
+    return [each.value() for each in literals] if all(class_name_of(each) == "Literal" for each in literals) else []
 
 
-def _values(values: Iterable[Any]) -> list[Any]:
-    """The values without NULL, which equals nothing; empty if some are of another type."""
-    found = [_plain(value) for value in values if value is not None]
-    return [] if None in found else found
-
-
-def _value_of(constant: JavaObject) -> Any | None:
-    """A literal's value; None for NULL and for anything else."""
-    return _plain(constant.value()) if _is_literal(constant) else None
-
-
-def _plain(value: Any) -> Any | None:
+def _plain(value: Any) -> Any:
     """Spark's value of a comparable type as a plain one; None for other types."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, (bool, float, bytes)) or value is None:
+    if isinstance(value, (bool, float, bytes)):
         return None
     name = class_name_of(value)
     if name == "Decimal":
         return Decimal(str(value.toString()))
     return str(value.toString()) if name == "UTF8String" else None
-
-
-def _is_literal(expression: JavaObject) -> bool:
-    return class_name_of(expression) == "Literal"
