@@ -17,7 +17,7 @@ def find_and_write_changes(
     :return: JVM sequences: the touched files, actions of written files, and actions that mark rows of touched files
         with deletion vectors (may be empty); None if the touched files are to be removed.
     """
-    session = gateway.session
+    session, marked = gateway.session, None
     getattr(command, "attempt_$eq")(attempt)
     insert_only = bool(command.isInsertOnly())
     clauses = command.matchedClauses(), command.notMatchedClauses()
@@ -25,27 +25,21 @@ def find_and_write_changes(
         command.prepareMergeSource(session, command.source(), command.condition(), *clauses, insert_only)
         if insert_only and gateway.flag("spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"):
             getattr(command, "performedSecondSourceScan_$eq")(False)
+            touched = gateway.seq([])
             written = command.writeOnlyInserts(session, transaction, True, "numSourceRows")
-            changes = gateway.seq([]), written, None
         else:
-            changes = _find_and_write(gateway, command, transaction)
+            found = command.findTouchedFiles(session, transaction)
+            touched, deduplicate = found._1(), found._2()
+            if touched.isEmpty():
+                written = command.writeOnlyInserts(session, transaction, False, "numSourceRowsInSecondScan")
+            else:
+                marks = bool(command.shouldWritePersistentDeletionVectors(session, transaction))
+                written = command.writeAllChanges(session, transaction, touched, deduplicate, not marks)
+                marked = command.writeDVs(session, transaction, touched) if marks else None
         command.checkNonDeterministicSource(session)
         versions.set_num_source_rows(gateway, command)
     finally:
         kept = scala_option(command.materializedSourceRDD())
         if kept is not None:
             kept.unpersist(False)
-    return changes
-
-
-def _find_and_write(
-    gateway: Gateway, command: JavaObject, transaction: JavaObject
-) -> tuple[JavaObject, JavaObject, JavaObject | None]:
-    session = gateway.session
-    found = command.findTouchedFiles(session, transaction)
-    touched, deduplicate = found._1(), found._2()
-    if touched.isEmpty():
-        return touched, command.writeOnlyInserts(session, transaction, False, "numSourceRowsInSecondScan"), None
-    marks = bool(command.shouldWritePersistentDeletionVectors(session, transaction))
-    written = command.writeAllChanges(session, transaction, touched, deduplicate, not marks)
-    return touched, written, command.writeDVs(session, transaction, touched) if marks else None
+    return touched, written, marked
