@@ -64,7 +64,8 @@ class MergeTarget:
         return {"path": self.path} if self.path is not None else {"table": self.table}
 
 
-_QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/\s)*(select|with|from|values|table)\b", re.IGNORECASE | re.DOTALL)
+_COMMENT = r"--[^\n]*\n|/\*(?:(?!\*/).)*\*/\s"
+_QUERY = re.compile(rf"(\s|\(|{_COMMENT})*(select|with|from|values|table)\b", re.IGNORECASE | re.DOTALL)
 _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".csv": "csv",
