@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from airflow_delta_merge.config.checks import check_fields, option_pairs, require_text
+from airflow_delta_merge.config.checks import check_fields, option_pairs, require_text, without_end
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: The format of a source that is read over JDBC.
@@ -73,7 +73,7 @@ class JdbcSource:
         if (self.table is None) == (self.query is None):
             raise MergeConfigError("A JDBC source needs either a table or a query. Set exactly one of the two.")
         if self.query is not None:
-            object.__setattr__(self, "query", require_text(self.query, "a JDBC source's query").strip().rstrip(";"))
+            object.__setattr__(self, "query", without_end(require_text(self.query, "a JDBC source's query").strip()))
         elif not _NAME.fullmatch(require_text(self.table, "a JDBC source's table")):
             raise MergeConfigError(f"table must be a table's name, got {self.table!r}. Use query for a statement.")
         object.__setattr__(self, "options", option_pairs(self.options, "A JDBC source's options"))
