@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,7 @@ _TEXTS = (
     *("keytab", "principal", "proxy_user", "name", "spark_binary"),
 )
 _NUMBERS = ("executor_cores", "num_executors", "total_executor_cores")
+_MEMORY = re.compile(r"\d+([kmgtp]b?)?", re.IGNORECASE)
 _ALL_BUT_CONF = (*_TEXTS, *_NUMBERS, "keep_warm", "verbose")
 
 
@@ -172,6 +174,8 @@ def _check_option(name: str, value: Any) -> None:
     elif not isinstance(value, str):
         how = ' with commas, like "a,b"' if name in _LISTS else ""
         raise MergeConfigError(f"{name} must be a string{how}, got {value!r:.80}.")
+    elif name.endswith("_memory") and not _MEMORY.fullmatch(value):
+        raise MergeConfigError(f"{name} must be a size such as 2g or 512m, got {value!r:.80}.")
 
 
 def _check_conf(conf: Any) -> None:

@@ -125,6 +125,8 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
         ({"driver_memory": "{{ params.memory }}"}, "^driver_memory is not templated, so it can't be a template"),
         ({"engine": "{{ params.engine }}"}, "^engine is not templated"),
         ({"driver_memory": 2}, r"^driver_memory must be a string, got 2\."),
+        ({"driver_memory": "2 gigs"}, "^driver_memory must be a size such as 2g or 512m, got '2 gigs'"),
+        ({"executor_memory": "2.5g"}, "^executor_memory must be a size"),
         ({"executor_memory": 2}, "^executor_memory must be a string"),
         ({"name": 5}, "^name must be a string"),
         ({"executor_cores": "two"}, "^executor_cores must be a whole number, got 'two'"),
