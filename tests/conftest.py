@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 JVM_OPTIONS = "-XX:+UseSerialGC"
 ROOT = Path(__file__).parents[1]
 CASES_RUN = pytest.StashKey[CasesRun]()
+#: In how many commits each of the tests that take turns runs.
+TURNS = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spark: needs a SparkSession, hence Java")
     config.addinivalue_line("markers", "slow: takes a minute or more, and runs with --slow or when it is named")
+    config.addinivalue_line("markers", "in_turns: a tenth of these runs, another one at each commit; all with --slow")
     config.stash[CASES_RUN] = CasesRun(config)
     config.pluginmanager.register(config.stash[CASES_RUN])
 
@@ -81,11 +84,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[CASES_RUN].note_all(items)
     # Somebody who names a test, or asks for some by a word, gets them all.
     chosen = config.option.keyword or any("::" in argument or ".py" in argument for argument in config.args)
-    if not (chosen or config.getoption("--slow")):
-        left_out = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    if not (chosen or config.getoption("--slow") or config.getoption("--record-oracle")):
+        without = left_out(items, turn=commits_so_far())
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in without]
     items.sort(key=lambda item: place_of(item.nodeid))
+
+
+def left_out(items: list[pytest.Item], *, turn: int) -> list[pytest.Item]:
+    """The slow tests, and those that take turns and don't run in this one."""
+    in_turns = [item for item in items if item.get_closest_marker("in_turns")]
+    waiting = {*in_turns} - {*in_turns[turn % TURNS :: TURNS]}
+    return [item for item in items if item in waiting or item.get_closest_marker("slow")]
 
 
 @pytest.hookimpl(optionalhook=True)  # unknown where there is no xdist

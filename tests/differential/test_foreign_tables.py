@@ -87,7 +87,7 @@ def _cases() -> Iterator[Case]:
             )
 
 
-@pytest.mark.slow  # all of them take minutes
+@pytest.mark.in_turns  # all of them take minutes
 @pytest.mark.parametrize("case", [*_cases()], ids=str)
 def test_foreign_table(engines: Harness, case: Case) -> None:
     engines.check(case)

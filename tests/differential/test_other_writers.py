@@ -17,7 +17,7 @@ CLAUSES = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", other_tables())
 def test_upserts_by_some_columns(name: str, engines: Harness, tmp_path: Path) -> None:
     """By two of the table's own rows, with another note, and by one that is new; each table by other columns."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import TURNS, left_out
 from tests.groups import FOLDERS, LONGEST, group_of, is_spare, place_of
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +63,18 @@ def test_differential_tests_of_a_module_with_a_dear_fixture_stay_together() -> N
 def test_more_workers_than_cores_end_where_no_test_waits(group: str, of_others: list[list[str]], spare: bool) -> None:
     names = {"single": "tests/differential/test_clauses.py::test_one_clause[update]", "airflow": LONGEST[0]}
     assert is_spare(names[group], [[names[each] for each in groups] for groups in of_others], cores=2) == spare
+
+
+class _Item:
+    def __init__(self, *markers: str) -> None:
+        self._markers = markers
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name in self._markers
+
+
+def test_each_test_that_takes_turns_runs_once_in_some_commits() -> None:
+    always, slow, in_turns = _Item(), _Item("slow"), [_Item("in_turns") for _ in range(2 * TURNS + 1)]
+    items: list[Any] = [always, slow, *in_turns]
+    ran = Counter(item for turn in range(7, 7 + TURNS) for item in {*items} - {*left_out(items, turn=turn)})
+    assert ran == {always: TURNS, **dict.fromkeys(in_turns, 1)}
