@@ -34,9 +34,19 @@ def refuse_set(values: Any, what: str) -> None:
         raise MergeConfigError(f"{what} must be a list, because the order of its columns counts, got {values!r:.80}.")
 
 
+def is_output(value: Any) -> bool:
+    """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
+    return callable(getattr(value, "iter_references", None))
+
+
+def is_data_frame(value: Any) -> bool:
+    """Whether a value is a DataFrame of any library, whose items are the names of its columns."""
+    return hasattr(value, "columns")
+
+
 def refuse_output(value: Any, what: str) -> None:
     """Check that a value is known; an output of another task even looks iterable."""
-    if callable(getattr(value, "iter_references", None)):
+    if is_output(value):
         raise MergeConfigError(
             f"{what} is another task's output, which has no value while the DAG is parsed. Give the operator a dict "
             "in place of the object that holds it."

@@ -12,6 +12,7 @@ from airflow_delta_merge.config.checks import (
     check_fields,
     check_keys,
     in_order,
+    is_data_frame,
     option_pairs,
     pairs,
     refuse_output,
@@ -221,7 +222,7 @@ class MergeSource:
             return cls.of_path(value)
         refuse_output(value, "The source")
         what = f"{value!r:.80}"
-        if hasattr(value, "columns"):
+        if is_data_frame(value):
             what = f"a {type(value).__name__}. Write its rows to a file, and give the path"
         raise MergeConfigError(f"A source must be a string, a list of paths or a dict, got {what}.")
 

@@ -22,7 +22,7 @@ from airflow_delta_merge.config import (
     SourceDedupe,
     SourceExpectations,
 )
-from airflow_delta_merge.config.checks import in_order, refuse_set
+from airflow_delta_merge.config.checks import in_order, is_data_frame, is_output, refuse_set
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_source, as_target, spark_path
 from airflow_delta_merge.operators.templates import is_template
@@ -100,8 +100,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = {name: to_plain(item) for name, item in value.items()}
         return value if type(value) is dict and _are_same(items.values(), value.values()) else items
-    # Not a DataFrame, whose items are the names of its columns.
-    if isinstance(value, Iterable) and not is_dataclass(value) and not hasattr(value, "columns"):
+    if isinstance(value, Iterable) and not is_dataclass(value) and not is_data_frame(value):
         plain = list(in_order(value))
         made = [to_plain(item) for item in plain]
         return value if type(value) is list and _are_same(made, plain) else made
@@ -190,11 +189,6 @@ def names_file(value: Any) -> bool:
     """Whether ``sql`` or ``source`` is a file's name, and not a statement that ends in a column ``sql``."""
     is_file = isinstance(value, str) and value.endswith(_SQL_FILE) and "\n" not in value
     return is_file and _STATEMENT.match(value) is None
-
-
-def is_output(value: Any) -> bool:
-    """Whether Airflow will resolve this at run time: an XComArg or one of its kind."""
-    return not isinstance(value, (os.PathLike, ObjectStoragePath)) and callable(getattr(value, "resolve", None))
 
 
 def check_is_known(name: str, value: Any) -> None:

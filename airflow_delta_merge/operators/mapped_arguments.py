@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.operators.arguments import is_output
+from airflow_delta_merge.config.checks import is_output
 from airflow_delta_merge.operators.rendering import none_in_this_run
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from airflow_delta_merge.config.checks import is_output
 from airflow_delta_merge.config.jdbc_source import JDBC
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
@@ -16,7 +17,6 @@ from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_STATEMENT,
     build_merge,
     holds_output,
-    is_output,
     is_unknown,
     names_file,
     wrong_types_refused,

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError, TemplateNotFound, Undefined, UndefinedError
 
+from airflow_delta_merge.config.checks import is_output
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import INTERVAL, is_output, names_file, to_plain, window_template
+from airflow_delta_merge.operators.arguments import INTERVAL, names_file, to_plain, window_template
 from airflow_delta_merge.operators.spark_options import APPLICATION_NAME, CONF_AT_RUN_TIME, check_options_of_a_run
 
 if TYPE_CHECKING:

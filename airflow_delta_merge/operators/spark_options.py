@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_delta_merge.config.checks import is_seconds, require_bool
+from airflow_delta_merge.config.checks import is_output, is_seconds, require_bool
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import check_is_known, is_output, is_unknown, to_plain
+from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
 
 if TYPE_CHECKING:
     from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
