@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_error
+from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.old_rows.native import is_worth_copying
 from airflow_delta_merge.engine.rows.matches import MatchCounts, count_matches, find_matches, matches_of
 from airflow_delta_merge.engine.strategies.kept_join import KeptJoin, join_and_keep
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
@@ -82,14 +83,14 @@ def find_touched_files(merge: MergeContext, *, is_small: bool) -> TouchedFiles:
 
 def _by_kept_join(merge: MergeContext) -> TouchedFiles:
     try:
-        kept = join_and_keep(merge)
-    except SPARK_ERRORS as error:
-        known = merge_error(error)
-        if not str(known.condition).startswith(_UNREADABLE):
+        with raises_merge_errors():
+            kept = join_and_keep(merge)
+    except MergeExecutionError as error:
+        if not str(error.condition).startswith(_UNREADABLE):
             raise
         # It reads all columns. A damaged one may be one that nothing else reads.
         _log.warning(
-            "A file of the table can't be read with all its columns, so only the needed ones are read: %s", known
+            "A file of the table can't be read with all its columns, so only the needed ones are read: %s", error
         )
         return _by_matches(merge)
     try:
