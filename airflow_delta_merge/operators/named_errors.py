@@ -7,18 +7,14 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from airflow_delta_merge.exceptions import MergeConfigError
-
 
 @contextmanager
 def task_named(task_id: Any) -> Iterator[None]:
     """Add a task's id to an error about its arguments."""
     try:
         yield
-    except (MergeConfigError, ValueError, TypeError) as error:
-        note = f"This is about the task {task_id!r}."
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+    except (ValueError, TypeError) as error:
+        error.add_note(f"This is about the task {task_id!r}.")
         raise
 
 
