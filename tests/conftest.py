@@ -86,16 +86,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = config.option.keyword or any("::" in argument or ".py" in argument for argument in config.args)
     if not (chosen or config.getoption("--slow") or config.getoption("--record-oracle")):
         without = left_out(items, turn=commits_so_far())
-        config.hook.pytest_deselected(items=without)
+        config.hook.pytest_deselected(items=[*without])
         items[:] = [item for item in items if item not in without]
     items.sort(key=lambda item: place_of(item.nodeid))
 
 
-def left_out(items: list[pytest.Item], *, turn: int) -> list[pytest.Item]:
+def left_out(items: list[pytest.Item], *, turn: int) -> set[pytest.Item]:
     """The slow tests, and those that take turns and don't run in this one."""
+    slow = {item for item in items if item.get_closest_marker("slow")}
     in_turns = [item for item in items if item.get_closest_marker("in_turns")]
-    waiting = {*in_turns} - {*in_turns[turn % TURNS :: TURNS]}
-    return [item for item in items if item in waiting or item.get_closest_marker("slow")]
+    return slow | ({*in_turns} - {*in_turns[turn % TURNS :: TURNS]})
 
 
 @pytest.hookimpl(optionalhook=True)  # unknown where there is no xdist
