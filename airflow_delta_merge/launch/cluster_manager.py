@@ -6,12 +6,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from airflow_delta_merge.exceptions import ClusterManagerError
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 _SECONDS_TO_END = 60.0
 _POLL_SECONDS = 0.5
@@ -66,8 +63,13 @@ class ClusterManager(ABC):
     why_unknown: ClassVar[str]
 
     @abstractmethod
-    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
-        """``conf`` with the Spark properties that :meth:`find` and the other methods search by."""
+    def properties(
+        self, conf: Mapping[str, Any], *, application: str, submission: str, result_folder: str, waits: bool
+    ) -> dict[str, Any]:
+        """``conf`` with the Spark properties that :meth:`find` and the other methods search by.
+
+        The arguments are those of :class:`~airflow_delta_merge.launch.cluster_mode.ClusterMode`.
+        """
 
     @abstractmethod
     def find(self, submission: str) -> ClusterApplication | None:

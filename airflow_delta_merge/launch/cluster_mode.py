@@ -113,6 +113,16 @@ class ClusterMode:
         manager = _MANAGERS[arguments.pop("kind")](**arguments)
         return cls(**{**data, "manager": manager})
 
+    def properties(self, conf: Mapping[str, Any]) -> dict[str, Any]:
+        """``conf`` with the Spark properties by which the cluster finds this merge."""
+        return self.manager.properties(
+            conf,
+            application=self.application,
+            submission=self.submission,
+            result_folder=self.result_folder,
+            waits=self.waits,
+        )
+
     @property
     def result_folder(self) -> str:
         """The folder with the results of all tries."""

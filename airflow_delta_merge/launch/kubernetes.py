@@ -13,13 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from airflow_delta_merge.exceptions import ClusterManagerError, SparkConnectionError
 from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 APPLICATION, SUBMISSION = "airflow-delta-merge/application", "airflow-delta-merge/submission"
 _SPARK_ID = "spark-app-selector"  # a label that Spark sets
@@ -52,18 +49,20 @@ class KubernetesNamespace(ClusterManager):
     unknown_seconds = 10.0
     why_unknown = "Its driver's pod was deleted, but not by this task."
 
-    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
+    def properties(
+        self, conf: Mapping[str, Any], *, application: str, submission: str, result_folder: str, waits: bool
+    ) -> dict[str, Any]:
         # Uploaded files are removed together with the result.
-        uploads = {"spark.kubernetes.file.upload.path": f"{mode.result_folder}/uploads"}
-        pod = mode.submission.replace("_", "-").replace(".", "-")
+        uploads = {"spark.kubernetes.file.upload.path": f"{result_folder}/uploads"}
+        pod = submission.replace("_", "-").replace(".", "-")
         return {
             **uploads,
             **conf,
             "spark.kubernetes.namespace": self.namespace,
-            "spark.kubernetes.submission.waitAppCompletion": str(mode.waits).lower(),
+            "spark.kubernetes.submission.waitAppCompletion": str(waits).lower(),
             "spark.kubernetes.driver.pod.name": f"{pod}-driver",
-            f"spark.kubernetes.driver.label.{APPLICATION}": mode.application,
-            f"spark.kubernetes.driver.label.{SUBMISSION}": mode.submission,
+            f"spark.kubernetes.driver.label.{APPLICATION}": application,
+            f"spark.kubernetes.driver.label.{SUBMISSION}": submission,
         }
 
     def find(self, submission: str) -> ClusterApplication | None:

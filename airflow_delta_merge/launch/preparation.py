@@ -366,7 +366,7 @@ class Preparation:
         elif LOG_STORE_OF_ALL_SCHEMES not in given:
             defaults |= LOG_STORE_PROPERTIES
         properties, mode = defaults | given, submit.cluster_mode
-        of_cluster = properties if mode is None else mode.manager.properties(properties, mode)
+        of_cluster = properties if mode is None else mode.properties(properties)
         return of_cluster | spark_properties(self.databases)
 
 

@@ -9,15 +9,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from airflow_delta_merge.exceptions import ClusterManagerError
 from airflow_delta_merge.launch.cluster_manager import ClusterApplication, ClusterManager, shortened
 from airflow_delta_merge.runtime.user import user_name
-
-if TYPE_CHECKING:
-    from airflow_delta_merge.launch.cluster_mode import ClusterMode
 
 _STATES_BEFORE_THE_END = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _TIMEOUT_SECONDS = 3.0  # Airflow's supervisor gives a killed task five
@@ -78,11 +75,13 @@ class ResourceManager(ClusterManager):
         "(yarn.resourcemanager.max-completed-applications)."
     )
 
-    def properties(self, conf: Mapping[str, Any], mode: ClusterMode) -> dict[str, Any]:
+    def properties(
+        self, conf: Mapping[str, Any], *, application: str, submission: str, result_folder: str, waits: bool
+    ) -> dict[str, Any]:
         once = {"spark.yarn.maxAppAttempts": "1"}  # Airflow, not YARN, retries a failed driver
-        tags = [conf.get(_TAGS), *dict.fromkeys([mode.application, mode.submission])]
-        waits = {"spark.yarn.submit.waitAppCompletion": str(mode.waits).lower()}
-        return {**once, **conf, **waits, _TAGS: ",".join(filter(None, tags))}
+        tags = [conf.get(_TAGS), *dict.fromkeys([application, submission])]
+        waiting = {"spark.yarn.submit.waitAppCompletion": str(waits).lower()}
+        return {**once, **conf, **waiting, _TAGS: ",".join(filter(None, tags))}
 
     def find(self, submission: str) -> ClusterApplication | None:
         found = self._applications(submission)
