@@ -10,24 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.launch.errors import (
-        DeltaMergeException as DeltaMergeException,
-    )
-    from airflow_delta_merge.launch.errors import (
-        DeltaMergeFailException as DeltaMergeFailException,
-    )
-    from airflow_delta_merge.launch.errors import (
-        EmptySourceException as EmptySourceException,
-    )
+    from airflow_delta_merge.task_exceptions import DeltaMergeException as DeltaMergeException
+    from airflow_delta_merge.task_exceptions import DeltaMergeFailException as DeltaMergeFailException
+    from airflow_delta_merge.task_exceptions import EmptySourceException as EmptySourceException
 
-_OF_AIRFLOW = ("DeltaMergeException", "DeltaMergeFailException", "EmptySourceException")
+_OF_TASKS = ("DeltaMergeException", "DeltaMergeFailException", "EmptySourceException")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_AIRFLOW:
-        from airflow_delta_merge.launch import errors
+    if name in _OF_TASKS:
+        from airflow_delta_merge import task_exceptions
 
-        return getattr(errors, name)
+        return getattr(task_exceptions, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

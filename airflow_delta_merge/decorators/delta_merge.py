@@ -33,6 +33,7 @@ from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
 from airflow_delta_merge.operators.named_errors import task_named
 from airflow_delta_merge.operators.parse_checks import check_arguments
+from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -152,8 +153,6 @@ class _DeltaMergeDecoratedOperator(DecoratedOperator, DeltaMergeOperator):
         return plain_source(returned)
 
     def _refuse(self, returned: Any, rule: str) -> NoReturn:
-        from airflow_delta_merge.launch.errors import DeltaMergeFailException
-
         what = "None" if returned is None else f"a value of type {type(returned).__name__}"
         raise DeltaMergeFailException(f"{_name(self.python_callable)} returned {what}, but {rule}")
 

@@ -25,11 +25,7 @@ from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.launch.cluster_driver import follow, submit_application, with_result
 from airflow_delta_merge.launch.connection_test import connection_test
 from airflow_delta_merge.launch.deferred_start import DeferredStart
-from airflow_delta_merge.launch.errors import (
-    error_of_exit,
-    raised_for_airflow,
-    target_or_number,
-)
+from airflow_delta_merge.launch.errors import error_of_exit, raised_for_airflow, target_or_number
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
@@ -119,8 +115,8 @@ class DeltaMergeHook(BaseHook):
         :param on_application: called when the Spark application has started.
         :param on_lineage: called with the lineage of the target's columns, unless an earlier try did the merge.
         :return: the result of the merge, or the one that an earlier try recorded in the table's log.
-        :raises DeltaMergeException: when it failed; :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException`
-            if a retry cannot help.
+        :raises DeltaMergeException: when it failed;
+            :class:`~airflow_delta_merge.task_exceptions.DeltaMergeFailException` if a retry cannot help.
         """
         request = JobRequest(
             merges=config,

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 
 from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError, MergeGuardError
+from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeFailException, EmptySourceException
 
 if TYPE_CHECKING:
     from airflow_delta_merge.config import MergeTarget
@@ -58,37 +59,6 @@ _HINTS = _JAVA_HINTS | {
     r"unresolved dependency": "Check the coordinates in packages, and that the worker reaches the repository.",
     r"Could not reserve enough space|Invalid (maximum|initial) heap size": "Check driver_memory.",
 }
-
-
-class DeltaMergeException(AirflowException):
-    """A merge failed; Airflow's retries apply.
-
-    :param message: what happened and what to do, in sentences.
-    :param condition: the error condition of Delta or Spark, if there is one.
-    :param sql_state: its SQLSTATE, if there is one.
-    :param stopped_by_guard: what a guard said that stopped the merge; None if none did.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        condition: str | None = None,
-        sql_state: str | None = None,
-        stopped_by_guard: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.condition = condition
-        self.sql_state = sql_state
-        self.stopped_by_guard = stopped_by_guard
-
-
-class DeltaMergeFailException(DeltaMergeException, AirflowFailException):
-    """A merge failed in a way that a retry cannot cure, so Airflow doesn't retry it."""
-
-
-class EmptySourceException(DeltaMergeFailException):
-    """The source has no rows, and the merge's guards don't allow that."""
 
 
 @contextmanager

@@ -58,6 +58,7 @@ from airflow_delta_merge.operators.task_links import (
     merges_url,
 )
 from airflow_delta_merge.operators.templates import with_missing_dates
+from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -296,8 +297,6 @@ class DeltaMergeOperator(SparkOptions):
 
     def _merge_configs(self) -> list[MergeConfig | MergeStatement]:
         """What is merged in this run, one or several."""
-        from airflow_delta_merge.launch.errors import DeltaMergeFailException
-
         try:
             return [self._merge_config()] if self.merges is None else build_merges(self.merges)
         except MergeConfigError as error:
@@ -308,7 +307,7 @@ class DeltaMergeOperator(SparkOptions):
 
         :return: the result as a dict; with ``merges`` a list of such dicts, with None for a skipped merge.
         :raises DeltaMergeException: when the merge fails;
-            :class:`~airflow_delta_merge.launch.errors.DeltaMergeFailException` if a retry can't help.
+            :class:`~airflow_delta_merge.task_exceptions.DeltaMergeFailException` if a retry can't help.
         :raises AirflowSkipException: when the source is empty and ``on_empty_source`` is ``skip``.
         """
         from airflow_delta_merge.lineage.openlineage import is_lineage_sent
@@ -435,7 +434,6 @@ class DeltaMergeOperator(SparkOptions):
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
         """Inputs and output, for Airflow's OpenLineage provider."""
-        from airflow_delta_merge.launch.errors import DeltaMergeFailException
         from airflow_delta_merge.lineage.openlineage import lineage_of_merges
 
         try:
@@ -459,8 +457,6 @@ class DeltaMergeOperator(SparkOptions):
 
         Not ``render_template_fields``, which Airflow doesn't call for mapped tasks.
         """
-        from airflow_delta_merge.launch.errors import DeltaMergeFailException
-
         context = with_missing_dates(context)
         others = [name for name in template_fields if name not in DeltaMergeOperator.template_fields]
         try:
@@ -491,8 +487,6 @@ class DeltaMergeOperator(SparkOptions):
 
     def _show_merge(self) -> None:
         """Mask the secrets among the arguments, and show what they come to."""
-        from airflow_delta_merge.launch.errors import DeltaMergeFailException
-
         self._mask_secrets()
         if self.sql is None:
             with suppress(DeltaMergeFailException):  # execute says why they make no valid merge

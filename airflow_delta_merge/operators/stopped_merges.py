@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, redact
 
+from airflow_delta_merge.task_exceptions import DeltaMergeException, EmptySourceException
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
@@ -25,8 +27,6 @@ log = logging.getLogger(__name__)
 @contextmanager
 def guards_kept(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
     """Store what a guard said, if one stops the merge, and let the task fail with it."""
-    from airflow_delta_merge.launch.errors import DeltaMergeException
-
     try:
         yield
     except DeltaMergeException as error:
@@ -45,8 +45,6 @@ def skipped_if_empty(on_empty_source: str) -> Iterator[None]:
 
     :param on_empty_source: the merge's guard; with any other value than ``skip`` the error stays.
     """
-    from airflow_delta_merge.launch.errors import EmptySourceException
-
     try:
         yield
     except EmptySourceException as error:

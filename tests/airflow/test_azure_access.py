@@ -13,8 +13,8 @@ from airflow_delta_merge.connections.azure import AzureAccess
 from airflow_delta_merge.connections.spark import ConnectionSettings, find_connection
 from airflow_delta_merge.exceptions import StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.runtime.store_drivers import ABFS
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 
 CONFIG = MergeConfig(
     target="abfss://lake@account.dfs.core.windows.net/t", source="s", on=["id"], clauses=[when_matched_update_all()]

@@ -19,10 +19,10 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import ClusterManagerError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.launch.yarn import ResourceManager
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])

@@ -20,11 +20,11 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import SparkConnectionError, StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.runtime.log_store import log_store_jar
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.test_operator import GOOD, context
 from tests.readable_ids import readable
 

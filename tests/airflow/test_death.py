@@ -19,9 +19,9 @@ from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIde
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK

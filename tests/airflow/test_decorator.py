@@ -24,11 +24,11 @@ from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeFailException
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
+from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 
 PARTS: dict[str, Any] = {
     "target": "db.t",

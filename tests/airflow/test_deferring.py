@@ -24,11 +24,11 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import EmptySourceError, MergeExecutionError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.conftest import DAGS
 
 RESULT = MergeResult(

@@ -27,9 +27,10 @@ from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import EmptySourceError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, error_of_job
+from airflow_delta_merge.launch.errors import error_of_job
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.readable_ids import readable

@@ -13,10 +13,10 @@ from airflow_delta_merge.connections.jdbc import access_of, databases_of
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import JdbcConnectionError, MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.lineage.naming import dataset_of_jdbc
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.canary import CANARY
 from tests.readable_ids import readable
 

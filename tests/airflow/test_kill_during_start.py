@@ -20,11 +20,11 @@ from airflow_delta_merge.contract.frames import SOCKET, receive, send
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import warm
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import KeptSpark
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.processes import naming
 
 CONFIG = MergeConfig(target="/tmp/t", source="/tmp/s", on=["id"], clauses=[when_matched_delete()])

@@ -13,11 +13,11 @@ from airflow_delta_merge.config import when_matched_update_all
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.job.session import describe_application
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
 from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLink, commit_address, history_page
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 
 APPLICATION = SparkApplication(id="app-1", ui_url="http://driver:4040", event_log=True)
 RESULT = MergeResult(table="/lake/a b", version_read=3, version=4, executor="", executor_reason="")

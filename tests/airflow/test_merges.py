@@ -22,10 +22,10 @@ from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutc
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.results import results_of
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.many_merges import build_merges
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.readable_ids import readable

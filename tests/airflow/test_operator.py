@@ -557,7 +557,7 @@ def _render_mapped(merge: DeltaMergeOperator, value: Any) -> None:
 
 
 def test_values_that_make_no_merge_fail_before_spark_starts() -> None:
-    from airflow_delta_merge.launch.errors import DeltaMergeFailException
+    from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 
     merge = operator(target="{{ nothing }}", name="merge")
     merge.render_template_fields({"nothing": ""})

@@ -11,9 +11,9 @@ from airflow.sdk import DAG
 
 from airflow_delta_merge.config import MergeConfig, MergeWindow
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.launch.errors import DeltaMergeFailException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import PATTERNS, ApplyChanges, Scd2, Sync, Upsert
+from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 from tests.readable_ids import readable
 
 UPSERT = {"pattern": "upsert", "keys": ["id"]}

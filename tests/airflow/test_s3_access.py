@@ -16,11 +16,11 @@ from airflow_delta_merge.connections.spark import ConnectionSettings, find_conne
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import DeltaJarsError, SparkConnectionError, StoreAccessError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.runtime.log_store import LOG_STORE, log_store_jar
 from airflow_delta_merge.runtime.spark_home import SparkHome
 from airflow_delta_merge.runtime.store_drivers import S3A, StoreDriver
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.readable_ids import readable
 
 CONFIG = MergeConfig(target="s3a://lake/t", source="s", on=["id"], clauses=[when_matched_update_all()])

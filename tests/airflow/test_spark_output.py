@@ -15,11 +15,11 @@ from airflow_delta_merge.config import MergeConfig, when_matched_update_all, whe
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.spark_log import FOLDER, SparkLog
 from airflow_delta_merge.launch.spark_output import SparkOutput
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow import tables

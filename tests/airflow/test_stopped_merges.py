@@ -10,9 +10,10 @@ from airflow.providers.common.compat.sdk import mask_secret
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError, MergeGuardError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, error_of_job
+from airflow_delta_merge.launch.errors import error_of_job
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.stopped_merges import STOPPED_BY_GUARD
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.test_links import MERGE, Ti
 
 STOPPED = MergeGuardError("It would delete 7 rows of the secret of this merge.")

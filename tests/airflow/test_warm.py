@@ -29,7 +29,6 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import KeptSparkError, MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import keeper, kept_spark, waiter
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.launch.keeper import LOCK
 from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import KeptSpark
@@ -41,6 +40,7 @@ from airflow_delta_merge.launch.warm import WarmMerge, waiting_command
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 from airflow_delta_merge.runtime.java import takes_option
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.processes import naming

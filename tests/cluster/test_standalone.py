@@ -23,7 +23,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow import tables
 from tests.cluster.processes import ENDLESS, SMALL, config, rows
 from tests.cluster.standalone import Standalone, standalone, wait_until

@@ -23,11 +23,11 @@ import pytest
 from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.spark_submit_command import KEPT_NAME
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.launch.yarn import ResourceManager
+from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeFailException
 from tests.airflow import tables
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import DAGS

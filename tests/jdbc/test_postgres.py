@@ -15,8 +15,8 @@ from airflow_delta_merge.config.jdbc_access import JdbcAccess
 from airflow_delta_merge.engine import merge, plan
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeFailException
 from tests.airflow.canary import CANARY, Watch
 from tests.airflow.conftest import SPARK
 from tests.jdbc.postgres import PASSWORD, USER, Postgres, driver_jar

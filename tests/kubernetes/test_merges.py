@@ -23,10 +23,10 @@ from airflow_delta_merge.config import MergeConfig, to_json
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
 from airflow_delta_merge.launch.spark_application import SparkApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 from airflow_delta_merge.runtime.store_drivers import S3A
+from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeFailException
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows

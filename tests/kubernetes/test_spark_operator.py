@@ -11,7 +11,7 @@ import pytest
 
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException, DeltaMergeFailException
+from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeFailException
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.conftest import SPARK
 from tests.object_storage.conftest import promise_one_writer, seen_stores
 from tests.object_storage.orders import config, rows, table

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_delta_merge.connections.s3 import S3Access
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
 from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.conftest import SPARK
 from tests.object_storage.orders import config, rows
 from tests.object_storage.s3_server import KEYS, S3Server

@@ -13,7 +13,7 @@ import pytest
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.errors import DeltaMergeException
+from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.conftest import SPARK
 from tests.cluster.standalone import wait_until
 from tests.object_storage.conftest import promise_one_writer
