@@ -14,11 +14,11 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.builtin_statement import BuiltInStatement, require_no_guards
 from airflow_delta_merge.engine.config_statement import statement_of
+from airflow_delta_merge.engine.delta_jvm.errors import without_bare_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.versions import require_tried
 from airflow_delta_merge.engine.exactly_once import ExactlyOnce, digest, until_committed
 from airflow_delta_merge.engine.merge_into import MergeIntoCommand
-from airflow_delta_merge.engine.progress import without_bare_errors
 from airflow_delta_merge.engine.source.kept_rows import KeptRows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_delta_merge.config import MergeConfig, MergeStatement
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
 from airflow_delta_merge.engine.create_table import create_if_missing
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression, require_query
 from airflow_delta_merge.engine.guards import require_guards
@@ -60,7 +60,7 @@ def statement_of(
 
 def _source_columns(gateway: Gateway, config: MergeConfig, relation: str | None) -> list[str] | None:
     """The source's columns, where its dedupe must name them."""
-    if config.source_dedupe is None or versions.knows_star_except(gateway):
+    if config.source_dedupe is None or by_version.knows_star_except(gateway):
         return None
     return gateway.spark.sql(f"SELECT * FROM {config.source.to_sql(relation)}").columns  # noqa: S608  a relation is SQL
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 _CHANGED = ("updated", "deleted", "inserted")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_delta_merge.config import MergeEngine
 from airflow_delta_merge.engine.column_lineage import trace_columns
+from airflow_delta_merge.engine.column_names import ColumnNames
 from airflow_delta_merge.engine.delta_jvm.calls import without_call_sites
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
@@ -19,15 +20,16 @@ from airflow_delta_merge.engine.delta_jvm.spark_ui import shown_in_spark_ui
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.engine.delta_jvm.usage import record_source_error, recorded_operation
-from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext, StartedMerge
+from airflow_delta_merge.engine.merge_context import MergeContext
 from airflow_delta_merge.engine.merge_report import MergeReport
 from airflow_delta_merge.engine.metrics import MergeMetrics
 from airflow_delta_merge.engine.progress import COMMIT, only_logged
+from airflow_delta_merge.engine.read_once import read_once
 from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.source.kept_rows import KeptRows
 from airflow_delta_merge.engine.source.materialized import max_attempts
 from airflow_delta_merge.engine.source.null_keys import NullKeys
-from airflow_delta_merge.engine.source.read_once import read_once
+from airflow_delta_merge.engine.started_merge import StartedMerge
 from airflow_delta_merge.engine.strategies import Facts, Outcome, Strategy, builtin, fitting
 from airflow_delta_merge.engine.strategies.facts import facts_after, facts_before
 from airflow_delta_merge.exceptions import MergeExecutionError

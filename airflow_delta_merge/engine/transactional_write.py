@@ -17,7 +17,7 @@ from airflow_delta_merge.identifiers import quote_identifier
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: Rows are gathered into files of about this size of input; Spark's adaptive execution aims at the same.
 BYTES_PER_TASK = 64 * 1024 * 1024

@@ -19,7 +19,7 @@ from airflow_delta_merge.config import (
     when_not_matched_insert_all,
 )
 from airflow_delta_merge.engine import merge
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.session_settings import session_settings
 
@@ -82,7 +82,7 @@ def test_spark_3_5_is_given_the_names_of_the_sources_columns(
     spark: SparkSession, people: Callable[[], str], monkeypatch: pytest.MonkeyPatch, on_ties: str
 ) -> None:
     """It has no ``SELECT * EXCEPT``; ``make test-versions`` runs it itself."""
-    monkeypatch.setattr(versions, "knows_star_except", lambda _: False)
+    monkeypatch.setattr(by_version, "knows_star_except", lambda _: False)
     config = MergeConfig(
         target=people(),
         source="SELECT id, name AS `na``me`, age FROM VALUES (1, 'a', 1), (1, 'b', 2) AS s(id, name, age)",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from airflow_delta_merge.contract.result import MergeResult
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 UPDATE, INSERT = "WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"
 UPSERT = f"{UPDATE} {INSERT}"
@@ -115,7 +115,7 @@ def merged(
 
 
 def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta_merge.engine.source.read_once.materialize_source", None)
+    monkeypatch.setattr("airflow_delta_merge.engine.read_once.materialize_source", None)
     result = merged(spark, tmp_path / "t")
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", FIRST_LOAD)
     assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)

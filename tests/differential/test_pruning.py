@@ -22,8 +22,8 @@ from tests.readable_ids import readable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_delta_merge.engine.data_files.file_statistics import Range
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-    from airflow_delta_merge.engine.pruning.file_statistics import Range
     from airflow_delta_merge.engine.pruning.source_keys import SourceKey
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
 

@@ -77,7 +77,7 @@ def inserted(spark: SparkSession, table: str, *, rows: int = 10, on: str = "t.id
 
 
 def test_source_is_not_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta_merge.engine.source.read_once.materialize_source", None)
+    monkeypatch.setattr("airflow_delta_merge.engine.read_once.materialize_source", None)
     result = inserted(spark, table_of(spark, tmp_path, rows=100))
     assert (result.executor, result.executor_reason) == ("InsertOnlyMergeExecutor", SMALL_TABLE)
     assert (result.source_storage_level, result.source_materialization_reason) == ("", NO_MATERIALIZATION_REASON)

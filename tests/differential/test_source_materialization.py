@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
-from airflow_delta_merge.engine.source.read_once import MATERIALIZATION_REASON
+from airflow_delta_merge.engine.read_once import MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies import two_phase
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
+    from airflow_delta_merge.engine.rows.touched_files import TouchedFiles
 
 SETTING = "spark.databricks.delta.merge.materializeSource"
 MERGE = "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"

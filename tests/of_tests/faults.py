@@ -78,7 +78,7 @@ MATCHING = [
     ),
     Fault(
         name="null-keys-match-in-a-kept-join",
-        file=f"{ENGINE}/strategies/kept_join.py",
+        file=f"{ENGINE}/rows/kept_join.py",
         before="join_in_one_task(target, merge.source, merge.statement.condition, _join_type(merge))",
         after="join_in_one_task(target, merge.source, merge.statement.conjuncts.equalities[0].target.eqNullSafe("
         "merge.statement.conjuncts.equalities[0].source), _join_type(merge))",
@@ -97,7 +97,7 @@ MATCHING = [
     ),
     Fault(
         name="copies-lose-the-row-after-a-taken-one",
-        file=f"{ENGINE}/old_rows/parquet_copy.py",
+        file=f"{ENGINE}/data_files/parquet_copy.py",
         before="stays[position] = 0",
         after="stays[(position + 1) % rows.num_rows] = 0",
         shows="A copy of a file has the taken rows and lacks those after them.",
@@ -105,7 +105,7 @@ MATCHING = [
     ),
     Fault(
         name="copies-tell-the-bounds-of-their-last-part",
-        file=f"{ENGINE}/old_rows/arrow_statistics.py",
+        file=f"{ENGINE}/data_files/arrow_statistics.py",
         before="values.high = high if values.high is None else max(values.high, high)",
         after="values.high = high",
         shows="Rows of a copy are not found by later merges, which insert them again.",
@@ -113,7 +113,7 @@ MATCHING = [
     ),
     Fault(
         name="kept-join-rewrites-rows-of-other-files",
-        file=f"{ENGINE}/strategies/kept_join.py",
+        file=f"{ENGINE}/rows/kept_join.py",
         before="path.isNotNull() if paths is None else path.isin(*paths)",
         after="path.isNotNull()",
         shows="Rows of files without changes are there twice after a small merge.",
@@ -128,7 +128,7 @@ MATCHING = [
 FILES = [
     Fault(
         name="file-that-ends-with-the-first-key-is-left-out",
-        file=f"{ENGINE}/pruning/file_statistics.py",
+        file=f"{ENGINE}/data_files/file_statistics.py",
         before="low is None or bool(low <= high)",
         after="low is None or bool(low < high)",
         shows="A row that has the greatest key of its file is not found: it is not updated, but inserted again.",
@@ -147,7 +147,7 @@ FILES = [
     ),
     Fault(
         name="moments-without-a-margin",
-        file=f"{ENGINE}/pruning/trusted_bounds.py",
+        file=f"{ENGINE}/data_files/trusted_bounds.py",
         before="margin = _MINUTE if in_utc else _DAY_IN_MICROS",
         after="margin = 0",
         shows="Files are left out by moments that their writer rounded: a row is doubled.",
@@ -220,7 +220,7 @@ CLAUSES = [
     ),
     Fault(
         name="by-source-clauses-skipped-with-deletion-vectors",
-        file=f"{ENGINE}/strategies/kept_join.py",
+        file=f"{ENGINE}/rows/kept_join.py",
         before='keeps_target = not merge.transaction.writes_deletion_vectors or bool(merge.clauses_of("not matched by '
         'source"))',
         after="keeps_target = not merge.transaction.writes_deletion_vectors",
@@ -255,7 +255,7 @@ CLAUSES = [
 AMBIGUITY = [
     Fault(
         name="ambiguous-match-unseen-in-two-phases",
-        file=f"{ENGINE}/strategies/touched_files.py",
+        file=f"{ENGINE}/rows/touched_files.py",
         before="found.pairs > found.matched_rows",
         after="found.pairs > 2 * found.matched_rows",
         shows="A row that two source rows update becomes two rows.",
@@ -315,7 +315,7 @@ WRITES = [
     ),
     Fault(
         name="bound-of-long-texts-cut-below-them",
-        file=f"{ENGINE}/old_rows/delta_statistics.py",
+        file=f"{ENGINE}/data_files/delta_statistics.py",
         before="self.cut_above(high.decode())",
         after="high.decode()[: self.prefix_length]",
         shows="Queries for a long text skip the file that holds it.",
@@ -395,7 +395,7 @@ CHANGES = [
 COMMITS = [
     Fault(
         name="source-rows-counted-one-too-many",
-        file=f"{ENGINE}/source/read_once.py",
+        file=f"{ENGINE}/read_once.py",
         before="operationNumSourceRows=source.num_rows)",
         after="operationNumSourceRows=source.num_rows + 1)",
         shows="numSourceRows in the history is one more than the source has.",
@@ -403,7 +403,7 @@ COMMITS = [
     ),
     Fault(
         name="deleted-rows-counted-as-copied",
-        file=f"{ENGINE}/metrics.py",
+        file=f"{ENGINE}/target_metrics.py",
         before="_num_rows(merge, files) - updated - deleted",
         after="_num_rows(merge, files) - updated",
         shows="numTargetRowsCopied counts deleted rows, and numTargetRowsInserted misses as many.",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.pruning.file_statistics import (
+from airflow_delta_merge.engine.data_files.file_statistics import (
     SoughtRanges,
     files_of_a_value,
     files_that_may_hold,

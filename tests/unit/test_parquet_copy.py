@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf
-from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
-from airflow_delta_merge.engine.old_rows.parquet_copy import FileToCopy, copy_file, reason_not_to_copy
+from airflow_delta_merge.engine.data_files.arrow_statistics import GatheredStatistics, Leaf
+from airflow_delta_merge.engine.data_files.delta_statistics import StatisticsPlan
+from airflow_delta_merge.engine.data_files.parquet_copy import FileToCopy, copy_file, reason_not_to_copy
 
 UTC_MOMENTS = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30), timezones=st.just(datetime.UTC))
 PAIRS = st.tuples(st.text(max_size=3), st.none() | st.integers(0, 9))

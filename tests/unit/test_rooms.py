@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ ROOMS = {
     "patterns": ("config", ""),
     "runtime": ("", ""),
     "connections": ("config runtime", "airflow"),
-    "launch": ("config contract runtime connections", "airflow kubernetes urllib3"),
+    "launch": ("config contract runtime connections task_exceptions", "airflow kubernetes urllib3"),
     "hooks": ("config contract runtime connections launch", "airflow"),
     "history": ("contract connections", "airflow deltalake"),
     "command_line": ("config contract runtime connections hooks history", "airflow rich yaml"),
@@ -34,16 +35,18 @@ ROOMS = {
     "links": ("contract launch", "airflow"),
     "triggers": ("config connections launch history links", "airflow asgiref"),
     "operators": (
-        "config contract patterns connections launch hooks assets lineage links triggers",
+        "config contract patterns connections launch hooks assets lineage links triggers task_exceptions",
         "airflow jinja2 pendulum",
     ),
     "sensors": ("config contract connections history triggers operators", "airflow jinja2 sqlalchemy"),
     "view": ("contract connections history operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
-    "decorators": ("config connections launch operators", "airflow"),
+    "decorators": ("config connections operators task_exceptions", "airflow"),
 }
-#: The modules beside the rooms that travel to Spark, too. ``exceptions`` imports Airflow's exceptions from ``launch``,
-#: but only when they are asked for.
+#: The modules beside the rooms that travel to Spark, too. ``exceptions`` imports Airflow's exceptions from
+#: ``task_exceptions``, but only when they are asked for.
 MODULES = ("exceptions", "identifiers")
+#: The module beside the rooms that stays on the worker.
+TASK_EXCEPTIONS = "task_exceptions"
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -66,6 +69,21 @@ def _rooms_and_packages(room: str) -> tuple[set[str], set[str]]:
     return rooms - {room, *MODULES}, packages
 
 
+def _imports_of_modules() -> dict[str, set[str]]:
+    """The modules of the package, and those of it that each imports."""
+    paths = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in PACKAGE.rglob("*.py")
+    }
+    found: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names = {(str(node.module), f"{node.module}.{name.name}") for node in froms for name in node.names}
+        found[module] = {name if name in paths else of for of, name in names} & paths.keys()
+    return found
+
+
 def test_each_room_is_in_the_table() -> None:
     assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == set(ROOMS)
 
@@ -78,7 +96,7 @@ def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
 
 
 def test_no_two_rooms_import_each_other() -> None:
-    order = list(ROOMS)
+    order = [TASK_EXCEPTIONS, *ROOMS]
     upward = {
         room: [name for name in rooms.split() if order.index(name) >= order.index(room)]
         for room, (rooms, _) in ROOMS.items()
@@ -101,3 +119,29 @@ def test_the_modules_beside_the_rooms_import_only_the_standard_library_at_once()
         others = {name.split(".")[0] for name in top} - sys.stdlib_module_names
         assert others <= {PACKAGE.name}, module
         assert {name for name in top if name.startswith(PACKAGE.name)} <= {f"{PACKAGE.name}.exceptions"}, module
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """The modules of ``operators`` count as one: each takes the operator itself."""
+
+    def counted(module: str) -> str:
+        return "operators" if module.startswith(f"{PACKAGE.name}.operators.") else module
+
+    imports: dict[str, set[str]] = {}
+    for module, imported in _imports_of_modules().items():
+        imports.setdefault(counted(module), set()).update(set(map(counted, imported)) - {counted(module)})
+    TopologicalSorter(imports).prepare()  # raises CycleError with a circle
+
+
+def test_no_folders_of_the_engine_import_each_other_in_a_circle() -> None:
+    """A module beside the folders counts as a folder."""
+
+    def folder(module: str) -> str:
+        return module.split(".")[2] if module.count(".") > 1 else "__init__"
+
+    imports: dict[str, set[str]] = {}
+    for module, imported in _imports_of_modules().items():
+        if module.startswith(f"{PACKAGE.name}.engine"):
+            others = {folder(name) for name in imported if name.startswith(f"{PACKAGE.name}.engine")}
+            imports.setdefault(folder(module), set()).update(others - {folder(module)})
+    TopologicalSorter(imports).prepare()  # raises CycleError with a circle

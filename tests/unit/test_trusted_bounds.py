@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_delta_merge.engine.pruning.trusted_bounds import (
+from airflow_delta_merge.engine.data_files.trusted_bounds import (
     OpenRange,
     leaves_files_out,
     leaves_rows_out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_option
 
 
@@ -37,7 +37,7 @@ def find_and_write_changes(
                 written = command.writeAllChanges(session, transaction, touched, deduplicate, not marks)
                 marked = command.writeDVs(session, transaction, touched) if marks else None
         command.checkNonDeterministicSource(session)
-        versions.set_num_source_rows(gateway, command)
+        by_version.set_num_source_rows(gateway, command)
     finally:
         kept = scala_option(command.materializedSourceRDD())
         if kept is not None:

@@ -16,8 +16,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
-
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +29,7 @@ class _RememberingClass(JavaClass):  # type: ignore[misc]  # py4j has no types
         return found
 
 
-def remembering(java_class: JavaObject) -> JavaObject:
+def remembering(java_class: Any) -> Any:
     """The class with cached method lookups; anything else unchanged."""
     if type(java_class) is not JavaClass:
         return java_class
@@ -76,7 +74,7 @@ class _Prompt(threading.local):
     """The JVMs whose sockets are already configured, per thread: each thread has its own connection."""
 
     def __init__(self) -> None:
-        self.gateways: WeakSet[JavaObject] = WeakSet()
+        self.gateways: WeakSet[Any] = WeakSet()
 
 
 _prompt = _Prompt()
@@ -89,7 +87,7 @@ def answer_promptly(spark: SparkSession) -> None:
     Python delays by 40 ms because it has nothing to send (Nagle's algorithm and delayed acknowledgements). Py4j has no
     setting for this, so this function sets TCP_NODELAY on its sockets. If they are not found, long answers stay slow.
     """
-    gateway: JavaObject = spark.sparkContext._gateway
+    gateway: Any = spark.sparkContext._gateway
     if gateway in _prompt.gateways:
         return
     _prompt.gateways.add(gateway)

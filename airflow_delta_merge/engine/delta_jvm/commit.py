@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_delta_merge.engine.delta_jvm import versions
 from airflow_delta_merge.engine.delta_jvm.commit_history import commit_info
 from airflow_delta_merge.engine.delta_jvm.errors import java_classes, merge_error
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
@@ -41,7 +40,7 @@ def committing_with(gateway: Gateway, user_metadata: str | None) -> Iterator[Non
     if user_metadata is None:
         yield
         return
-    sessions = gateway.module(versions.session_class(gateway))
+    sessions = gateway.module(gateway.classic("SparkSession"))
     before = scala_option(sessions.getActiveSession())
     clone = gateway.session_with({USER_METADATA: user_metadata})
     sessions.setActiveSession(clone)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.errors import java_classes
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
 
@@ -35,7 +35,7 @@ def user_metadata_backwards(gateway: Gateway, transaction: JavaObject) -> Iterat
     while end >= 0:
         start = max(0, end - count + 1)
         try:
-            commits = scala_list(versions.history(gateway, transaction, start, end))
+            commits = scala_list(by_version.history(gateway, transaction, start, end))
         except Py4JJavaError:  # one commit that Delta can't read hides all others
             yield from _one_by_one(gateway, transaction, end)
             return

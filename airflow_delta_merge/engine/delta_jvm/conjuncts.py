@@ -8,9 +8,9 @@ from functools import cached_property
 
 from pyspark.sql import Column
 
+from airflow_delta_merge.engine.data_files.trusted_bounds import INTEGER_BITS
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart, TargetParts, range_of
-from airflow_delta_merge.engine.pruning.trusted_bounds import INTEGER_BITS
 
 
 @dataclass(frozen=True)

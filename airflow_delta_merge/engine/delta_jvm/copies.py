@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from airflow_delta_merge.engine.data_files.delta_statistics import StatisticsPlan
+from airflow_delta_merge.engine.data_files.parquet_copy import CODECS, LEAST_ARROW, CopiedFile, arrow_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
-from airflow_delta_merge.engine.old_rows.delta_statistics import StatisticsPlan
-from airflow_delta_merge.engine.old_rows.parquet_copy import CODECS, LEAST_ARROW, CopiedFile, arrow_version
 
 _CODEC_OF_TABLE, _CODEC_OF_SESSION = "delta.parquet.compression.codec", "spark.sql.parquet.compression.codec"
 _COMPACTION_OF_TABLE, _COMPACTION_OF_SESSION = (
@@ -61,7 +61,7 @@ class CopyTerms:
 
     :param folder: the table's folder, in its file system.
     :param store: that file system, unless it is this machine's.
-    :param codec: one of :data:`~airflow_delta_merge.engine.old_rows.parquet_copy.CODECS`.
+    :param codec: one of :data:`~airflow_delta_merge.engine.data_files.parquet_copy.CODECS`.
     :param columns: physical names of the columns that each file must have.
     :param may_have: physical names of optional columns: those of change data, and mostly partition columns.
     :param statistics: the statistics that each copy gets.

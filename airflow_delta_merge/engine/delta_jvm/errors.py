@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
-from airflow_delta_merge.exceptions import MergeExecutionError
+from airflow_delta_merge.engine.progress import Progress
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeExecutionError
+
+_log = logging.getLogger(__name__)
 
 #: The exceptions by which the JVM's errors reach Python.
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
@@ -25,6 +29,28 @@ def raises_merge_errors() -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         raise merge_error(error) from error
+
+
+@contextmanager
+def without_bare_errors() -> Iterator[Progress]:
+    """Turn Spark's and Delta's errors into this package's, and wrap unexpected ones in one that tells the progress.
+
+    :raises MergeExecutionError: for any error that isn't this package's own, which becomes its cause.
+    """
+    progress = Progress()
+    try:
+        yield progress
+    except DeltaMergeError:
+        raise
+    except SPARK_ERRORS as error:
+        raise merge_error(error) from error
+    except Exception as error:
+        _log.exception("The merge into %s failed with an unexpected error.", progress.table)
+        raise MergeExecutionError(
+            f"The merge into {progress.table} failed with an unexpected error at the step {progress.step!r}, "
+            f"{type(error).__name__}: {error} {progress.outcome} Please report it with the stack trace in the log. "
+            'Until then, try the session setting spark.deltaMerge.pruneBySource.enabled=false, or engine="builtin".'
+        ) from error
 
 
 def first_line(error: PySparkException) -> str:

@@ -12,7 +12,12 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import versions
+try:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+except ImportError:  # before Spark 4 all classes were classic
+    ClassicColumn, ClassicDataFrame = Column, DataFrame  # type: ignore[misc,assignment]
+
 from airflow_delta_merge.engine.delta_jvm.calls import answer_promptly, remembering
 from airflow_delta_merge.engine.delta_jvm.versions import Versions
 from airflow_delta_merge.engine.progress import Progress
@@ -67,7 +72,7 @@ class Gateway:
                 setattr(jvm, asked_as, self.java_class(name))
         answer_promptly(spark)
         # Delta reads its settings from the thread's active session, which may be a different one.
-        self.java_class(versions.session_class(self)).setActiveSession(self.session)
+        self.java_class(self.classic("SparkSession")).setActiveSession(self.session)
 
     def java_class(self, name: str) -> JavaObject:
         """A class by its full name, to construct it or call its static methods.
@@ -116,17 +121,54 @@ class Gateway:
     def none(self) -> JavaObject:
         return self.module("scala.None")
 
+    # Spark 4 has two kinds of sessions, frames and columns; the classic ones have their own packages.
+
+    @property
+    def _is_spark_3(self) -> bool:
+        return self.versions.spark_minor < (4, 0)
+
+    def classic(self, name: str) -> str:
+        """The full name of a class for classic sessions."""
+        return f"org.apache.spark.sql.{'' if self._is_spark_3 else 'classic.'}{name}"
+
     def column(self, expression: JavaObject) -> Column:
         """A resolved expression as a Column."""
-        return versions.column(self, expression)
+        if self._is_spark_3:
+            return ClassicColumn(self.java_class("org.apache.spark.sql.Column")(expression))
+        return ClassicColumn(self.module(self.classic("ExpressionUtils")).column(expression))
+
+    def _expression(self, java_column: JavaObject) -> JavaObject:
+        """The expression behind a JVM column."""
+        if self._is_spark_3:
+            return java_column.expr()
+        return self.module(self.classic("ExpressionUtils")).expression(java_column)
 
     def data_frame(self, plan: JavaObject) -> DataFrame:
         """An analysed logical plan as a DataFrame with the plan's attributes."""
-        return versions.data_frame(self, plan)
+        return self.wrap(self.module(self.classic("Dataset")).ofRows(self.session, plan))
 
     def wrap(self, frame: JavaObject) -> DataFrame:
         """A JVM DataFrame as PySpark's."""
-        return versions.frame(self, frame)
+        return ClassicDataFrame(frame, self.spark)
+
+    def _local_checkpoint(self, frame: JavaObject, storage_level: str) -> JavaObject:
+        """Compute a JVM frame and keep its rows. Spark 3.5 ignores the storage level and uses memory and disk."""
+        if self._is_spark_3:
+            return frame.localCheckpoint(True)
+        level = self.java_class("org.apache.spark.storage.StorageLevel").fromString(storage_level)
+        return frame.localCheckpoint(True, level)
+
+    def _scalar_subquery(self, frame: JavaObject) -> JavaObject:
+        """The single value of a JVM frame as an expression; Spark 3.5 has no method for it."""
+        if not self._is_spark_3:
+            return self._expression(frame.scalar())
+        expressions = "org.apache.spark.sql.catalyst.expressions"
+        plan, nothing = frame.queryExecution().analyzed(), self.seq([])
+        number = self.module(f"{expressions}.NamedExpression").newExprId()
+        arguments = (plan, nothing, number, nothing, self.none, self.none)
+        return self.java_class(f"{expressions}.ScalarSubquery")(*arguments)
+
+    # JSON
 
     def as_json(self, value: JavaObject) -> Any:
         """A JVM value converted through JSON, in one call regardless of its size."""
@@ -201,7 +243,7 @@ class Gateway:
         :return: the checkpointed DataFrame and the aggregates by name.
         """
         observation = Observation()
-        kept = versions.checkpoint(self, jdf(frame.observe(observation, *observed)), storage_level)
+        kept = self._local_checkpoint(jdf(frame.observe(observation, *observed)), storage_level)
         return self.wrap(kept), observation.get
 
     def checkpoint_rdd(self, frame: DataFrame) -> JavaObject:
@@ -226,7 +268,7 @@ class Gateway:
         It keeps one compressed bitmap per group, so counting millions of row indexes costs kilobytes.
         """
         portable = self.delta("deletionvectors.RoaringBitmapArrayFormat").Portable()
-        expression = versions.expression(self, jc(numbers))
+        expression = self._expression(jc(numbers))
         aggregator = self.java_class("org.apache.spark.sql.catalyst.expressions.aggregation.BitmapAggregator")
         bitmap = aggregator(expression, portable)
         return self.column(bitmap.toAggregateExpression(False, self.none)).getField("cardinality")
@@ -239,14 +281,14 @@ class Gateway:
         :param num_keys: number of its rows.
         :param value: the hash to look for (long).
         """
-        numbers = (versions.expression(self, jc(F.lit(n).cast("bigint"))) for n in (num_keys, num_keys * _BITS_FOR_KEY))
+        numbers = (self._expression(jc(F.lit(n).cast("bigint"))) for n in (num_keys, num_keys * _BITS_FOR_KEY))
         aggregates = "org.apache.spark.sql.catalyst.expressions.aggregate"
         bloom_filter = self.java_class(f"{aggregates}.BloomFilterAggregate")
-        made = bloom_filter(versions.expression(self, jc(of_keys)), *numbers, 0, 0)
+        made = bloom_filter(self._expression(jc(of_keys)), *numbers, 0, 0)
         found = keys.agg(self.column(made.toAggregateExpression(False, self.none)))
         might_contain = self.java_class("org.apache.spark.sql.catalyst.expressions.BloomFilterMightContain")
-        subquery = versions.scalar_subquery(self, jdf(found))
-        return self.column(might_contain(subquery, versions.expression(self, jc(value))))
+        subquery = self._scalar_subquery(jdf(found))
+        return self.column(might_contain(subquery, self._expression(jc(value))))
 
     def resolve_predicate(self, frame: DataFrame, predicate: Column) -> JavaObject:
         """A predicate in the form that ``filterFiles`` needs: resolved over ``frame``, constant-folded and simplified.

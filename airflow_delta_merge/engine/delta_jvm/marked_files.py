@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, jc, scala_list
 
 #: A field of this type in a schema's JSON. The log has bounds of variants in Delta's own encoding.
@@ -31,7 +31,7 @@ def actions_of_marked_files(
 
 
 def _by_state(gateway: Gateway, touched: JavaObject, transaction: JavaObject) -> tuple[JavaObject, dict[str, int]]:
-    done = versions.actions_for_marked_files(gateway, touched, transaction)
+    done = by_version.actions_for_marked_files(gateway, touched, transaction)
     return done._1(), {str(name): int(done._2().apply(name)) for name in scala_list(done._2().keys().toSeq())}
 
 

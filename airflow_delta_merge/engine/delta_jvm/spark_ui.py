@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.errors import throwable_behind
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
@@ -79,14 +79,14 @@ def _started(gateway: Gateway, statement: ResolvedMerge, number: int) -> JavaObj
     information = gateway.module("org.apache.spark.sql.execution.SparkPlanInfo").fromSparkPlan(plan)
     arguments = [number, gateway.none, text, text, plan.toString(), information, _now(), empty, no_tags]
     started = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionStart")
-    return started(*versions.of_execution(gateway, statement.execution, arguments, begins=True))
+    return started(*by_version.of_execution(gateway, statement.execution, arguments, begins=True))
 
 
 def _ended(gateway: Gateway, statement: ResolvedMerge, number: int, failure: BaseException | None) -> JavaObject:
     message = "" if failure is None else str(failure) or type(failure).__name__
     arguments = [number, _now(), gateway.some(message)]
     ended = gateway.java_class(f"{_EVENTS}.SparkListenerSQLExecutionEnd")
-    return ended(*versions.of_execution(gateway, statement.execution, arguments, begins=False))
+    return ended(*by_version.of_execution(gateway, statement.execution, arguments, begins=False))
 
 
 def _notify_query_listeners(

@@ -10,7 +10,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.conjuncts import Conjuncts
 from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
 from airflow_delta_merge.engine.delta_jvm.gateway import (
@@ -284,7 +284,7 @@ class ResolvedMerge:
         :raises MergeExecutionError: with Delta's DELTA_MERGE_ADD_VOID_COLUMN.
         """
         schema = scala_option(self.command.migratedSchema())
-        if schema is None or not versions.refuses_void_columns(self._gateway):
+        if schema is None or not by_version.refuses_void_columns(self._gateway):
             return
         column = scala_option(self._gateway.delta("schema.SchemaUtils").findNullTypeColumn(schema))
         if column is not None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.data_files.file_statistics import has_readable_statistics, statistics_of
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, scala_list, scala_option
 from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-from airflow_delta_merge.engine.pruning.file_statistics import has_readable_statistics, statistics_of
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum

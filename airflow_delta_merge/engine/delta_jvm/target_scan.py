@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_option
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.merge_context import ColumnNames
+    from airflow_delta_merge.engine.column_names import ColumnNames
 
 _MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
 _PUSH_DOWN = "spark.sql.parquet.filterPushdown"
@@ -201,13 +201,13 @@ class TargetScan:
             relation.options(),
             session or relation.sparkSession(),
         )
-        return versions.with_relation(self._gateway, plan, changed)
+        return by_version.with_relation(self._gateway, plan, changed)
 
     def _row_index_format(self, file_format: JavaObject) -> JavaObject:
         feature = self._gateway.delta("DeletionVectorsTableFeature")
         supporting = self._gateway.delta("actions.Protocol").forTableFeature(feature)
         protocol = file_format.protocol().merge(self._gateway.seq([supporting]))
-        return versions.with_protocol(self._gateway, file_format, protocol)
+        return by_version.with_protocol(self._gateway, file_format, protocol)
 
     def with_row_tracking(self, frame: DataFrame) -> tuple[DataFrame, list[TrackingColumn]]:
         """Rows of the target with their stable row ids and commit versions, if the table tracks them.
@@ -223,7 +223,7 @@ class TargetScan:
             attribute = scala_option(self._gateway.delta(f"Materialized{kind}").getAttribute(snapshot, preserved))
             if attribute is not None:
                 name = str(attribute.name())
-                metadata = versions.tracking_column_metadata(self._gateway, kind, name, self._transaction)
+                metadata = by_version.tracking_column_metadata(self._gateway, kind, name, self._transaction)
                 column = self._gateway.column(attribute)
                 columns.append(TrackingColumn(name, column, kind == "RowCommitVersion", metadata))
         return self._gateway.wrap(preserved), columns

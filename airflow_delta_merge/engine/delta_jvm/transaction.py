@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm import versions
+from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.builtin import find_and_write_changes
 from airflow_delta_merge.engine.delta_jvm.checksum import VersionChecksum
 from airflow_delta_merge.engine.delta_jvm.commit import USER_METADATA, committing_with, delete_files, landed
@@ -135,7 +135,7 @@ class MergeTransaction:
             errors = self._gateway.delta("DeltaErrors")
             raise from_throwable(errors.schemaChangedSinceAnalysis(analysed, metadata.schema(), False))
         index = self._command.targetFileIndex()
-        versions.ensure_type_widening_unchanged(self._gateway, index, self._transaction)
+        by_version.ensure_type_widening_unchanged(self._gateway, index, self._transaction)
         if self._command.canMergeSchema():
             schema = self._command.migratedSchema()
             self._command.updateMetadata(
@@ -323,7 +323,7 @@ class MergeTransaction:
         if application is not None and (actions.nonEmpty() or self._changes_metadata()):
             transaction.updateSetTransaction(*application, gateway.some(transaction.deltaLog().clock().getTimeMillis()))
         self._records = gateway.delta("NumRecordsStats").fromActions(actions)
-        versions.validate_num_records(gateway, command, actions, self._records, operation, transaction.deltaLog())
+        by_version.validate_num_records(gateway, command, actions, self._records, operation, transaction.deltaLog())
         transaction.registerSQLMetrics(gateway.session, command.metrics())
         no_tags = gateway.module("scala.collection.immutable.Map").empty()
         tags = gateway.delta("RowTracking").addPreservedRowTrackingTagIfNotSet(transaction.snapshot(), no_tags)
@@ -342,7 +342,7 @@ class MergeTransaction:
         :param attempt: number of times the source was materialized.
         """
         gateway, command = self._gateway, self._command
-        committed = versions.some_long(gateway, version) if version is not None else gateway.none
+        committed = by_version.some_long(gateway, version) if version is not None else gateway.none
         getattr(command, "attempt_$eq")(attempt)
         statistics = command.collectMergeStats(self._transaction, materialization_reason, committed, self._records)
         command.recordDeltaEvent(

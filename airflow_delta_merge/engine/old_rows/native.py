@@ -21,16 +21,16 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
-from airflow_delta_merge.engine.grouped import grouped
-from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
-from airflow_delta_merge.engine.old_rows.parquet_copy import (
+from airflow_delta_merge.engine.data_files.parquet_copy import (
     CannotCopyError,
     CopiedFile,
     FileToCopy,
     copy_file,
     reason_not_to_copy,
 )
+from airflow_delta_merge.engine.delta_jvm.copies import CopyTerms, add_elsewhere
+from airflow_delta_merge.engine.grouped import grouped
+from airflow_delta_merge.engine.old_rows.on_executors import CopiesOnExecutors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.store_files import StoreFiles
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
 
 _log = logging.getLogger(__name__)
 
@@ -177,17 +176,21 @@ def is_worth_copying(merge: MergeContext, files: FileSet, num_taken: int) -> boo
 
 
 @contextmanager
-def copies_without(merge: MergeContext, touched: TouchedFiles, *, keep_taken_rows: bool) -> Iterator[Copies | None]:
-    """Start copying the touched files without the rows that clauses take; None if they can't be copied unchanged.
+def copies_without(
+    merge: MergeContext, matches: DataFrame, files: FileSet, *, keep_taken_rows: bool
+) -> Iterator[Copies | None]:
+    """Start copying files without the rows that clauses take; None if they can't be copied unchanged.
 
     If the merge fails within this context, no copy is left.
 
+    :param matches: as :class:`~airflow_delta_merge.engine.rows.touched_files.TouchedFiles` has them.
+    :param files: the touched files.
     :param keep_taken_rows: whether to keep the taken rows in temporary files, deleted when this context ends.
     """
     terms = merge.transaction.copy_terms
-    adds = {terms.path_of(add): add for add in merge.gateway.as_json(touched.files.files)}
+    adds = {terms.path_of(add): add for add in merge.gateway.as_json(files.files)}
     reason = _reason_not_to_copy(terms, adds)
-    taken = {} if reason else _taken_positions(touched.matches)
+    taken = {} if reason else _taken_positions(matches)
     if not reason and taken.keys() != adds.keys():
         reason = "Spark's paths of the files differ from those in the table's log"
     if reason is not None:

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext, cloudpickle
 
-from airflow_delta_merge.engine.delta_jvm.spark_ui import in_background
-from airflow_delta_merge.engine.old_rows import arrow_statistics, parquet_copy
-from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
-from airflow_delta_merge.engine.old_rows.parquet_copy import (
+from airflow_delta_merge.engine.data_files import arrow_statistics, parquet_copy
+from airflow_delta_merge.engine.data_files.arrow_statistics import Leaf, LeafStatistics
+from airflow_delta_merge.engine.data_files.parquet_copy import (
     LEAST_ARROW,
     CannotCopyError,
     CopiedFile,
@@ -29,6 +28,7 @@ from airflow_delta_merge.engine.old_rows.parquet_copy import (
     arrow_version,
     copy_file,
 )
+from airflow_delta_merge.engine.delta_jvm.spark_ui import in_background
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class CopiesOnExecutors:
     """A Spark job that copies files, started in the background.
 
     :param files: what to copy; taken rows are not kept.
-    :param codec: see :func:`~airflow_delta_merge.engine.old_rows.parquet_copy.copy_file`, also for ``leaves``.
+    :param codec: see :func:`~airflow_delta_merge.engine.data_files.parquet_copy.copy_file`, also for ``leaves``.
     """
 
     def __init__(self, gateway: Gateway, files: Sequence[FileToCopy], *, codec: str, leaves: Sequence[Leaf]) -> None:

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 
-from airflow_delta_merge.engine.pruning.candidate_files import candidate_files
-from airflow_delta_merge.engine.pruning.file_statistics import (
+from airflow_delta_merge.engine.data_files.file_statistics import (
     files_of_a_value,
     files_that_may_hold,
     is_comparable,
     range_of_all,
 )
+from airflow_delta_merge.engine.data_files.trusted_bounds import Range, leaves_rows_out
+from airflow_delta_merge.engine.pruning.candidate_files import candidate_files
 from airflow_delta_merge.engine.pruning.key_clusters import key_clusters, with_widest_gaps
 from airflow_delta_merge.engine.pruning.source_keys import LONGEST_CUT, WHOLE_TYPES, SourceKey, source_keys
-from airflow_delta_merge.engine.pruning.trusted_bounds import Range, leaves_rows_out
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-    from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: The search for clusters is skipped if a sample of this many source rows already needs this share of the files in the
 #: keys' range, or if a single value of a key needs this share of all files.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.data_files.trusted_bounds import leaves_files_out, with_margin
 from airflow_delta_merge.engine.pruning.source_keys import in_range
-from airflow_delta_merge.engine.pruning.trusted_bounds import leaves_files_out, with_margin
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_parts import TargetPart
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 
 def candidate_files(merge: StartedMerge, of_keys: Sequence[Column]) -> FileSet:

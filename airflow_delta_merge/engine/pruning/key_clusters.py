@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from airflow_delta_merge.engine.data_files.trusted_bounds import Range
 from airflow_delta_merge.engine.grouped import grouped
 from airflow_delta_merge.engine.pruning.source_keys import LONGEST_CUT, PARTS, WHOLE_TYPES, Cut, SourceKey
-from airflow_delta_merge.engine.pruning.trusted_bounds import Range
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.source.materialized import MaterializedSource

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.pruning.trusted_bounds import INTEGER_BITS
+from airflow_delta_merge.engine.data_files.trusted_bounds import INTEGER_BITS
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality

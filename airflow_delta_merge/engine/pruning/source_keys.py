@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
-from airflow_delta_merge.engine.pruning.file_statistics import SoughtRanges
-from airflow_delta_merge.engine.pruning.trusted_bounds import (
+from airflow_delta_merge.engine.data_files.file_statistics import SoughtRanges
+from airflow_delta_merge.engine.data_files.trusted_bounds import (
     INTEGER_BITS,
     OpenRange,
     Range,
@@ -21,9 +20,10 @@ from airflow_delta_merge.engine.pruning.trusted_bounds import (
     of_partition,
     with_margin,
 )
+from airflow_delta_merge.engine.delta_jvm.conjuncts import Equality
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: Types whose values are compared as exact integers.
 WHOLE_TYPES = frozenset({*INTEGER_BITS, "date", "timestamp", "timestamp_ntz"})

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.metrics import set_adding_metrics
 from airflow_delta_merge.engine.rows.change_data import with_insert_rows
 from airflow_delta_merge.engine.rows.output import clause_number, inserted_columns
+from airflow_delta_merge.engine.target_metrics import set_adding_metrics
 from airflow_delta_merge.engine.transactional_write import write_files
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
-    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 
 def inserted_rows(

@@ -90,7 +90,7 @@ def positions_in(
 
 
 def matches_of(merge: MergeContext, rows: DataFrame) -> DataFrame:
-    """The matches, as :attr:`~airflow_delta_merge.engine.strategies.touched_files.TouchedFiles.matches` describes them.
+    """The matches, as :attr:`~airflow_delta_merge.engine.rows.touched_files.TouchedFiles.matches` describes them.
 
     :param rows: target rows with their positions, joined with source rows and their numbers.
     """

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.statement import ResolvedClause
-    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: Types within a type's text that Spark can't compare, or not text by text; a field's name may have the same words.
 _INCOMPARABLE = re.compile(r"(?:^|[<:,])(?:map<|variant(?:$|[>,])|string collate )")

@@ -23,7 +23,7 @@ from airflow_delta_merge.exceptions import MergeExecutionError
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
+    from airflow_delta_merge.engine.rows.touched_files import TouchedFiles
 
 #: Approximate bytes per match in Spark's hash table.
 _BYTES_OF_MATCH = 32

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from airflow_delta_merge.config import SourceExpectations
-    from airflow_delta_merge.engine.merge_context import StartedMerge
     from airflow_delta_merge.engine.source.kept_rows import KeptRows
     from airflow_delta_merge.engine.source.materialized import MaterializedSource
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 _log = logging.getLogger(__name__)
 

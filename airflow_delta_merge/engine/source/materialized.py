@@ -13,7 +13,7 @@ from airflow_delta_merge.engine.delta_jvm.join_hints import with_join_hints
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: Storage level of the source in the first attempt. Delta uses DISK_ONLY; memory keeps small merges off the disk.
 DEFAULT_STORAGE_LEVEL = "MEMORY_AND_DISK"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_delta_merge.engine.metrics import set_written_metrics
 from airflow_delta_merge.engine.old_rows.native import copies_without
 from airflow_delta_merge.engine.rows.inserts import inserted_rows
 from airflow_delta_merge.engine.rows.rewrite import (
@@ -32,13 +31,14 @@ from airflow_delta_merge.engine.strategies.shared_steps import (
     write_inserts_alone,
     write_step,
 )
+from airflow_delta_merge.engine.target_metrics import set_written_metrics
 from airflow_delta_merge.engine.transactional_write import write_files, write_rewritten
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import FileSet, TrackingColumn
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
+    from airflow_delta_merge.engine.rows.touched_files import TouchedFiles
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class AllChanges:
         Spark waits for the copies only if it needs the old values of taken rows, which the driver's copying pass keeps.
         Where executors copy, it reads these rows from the touched files.
         """
-        merge = self.merge
+        merge, touched = self.merge, self.touched
         keep = self._reads_taken_rows() and not merge.transaction.copy_terms.by_executors
-        with copies_without(merge, self.touched, keep_taken_rows=keep) as copies:
+        with copies_without(merge, touched.matches, touched.files, keep_taken_rows=keep) as copies:
             taken_rows = copies.taken_rows() if copies is not None and keep else None
             if copies is None or (keep and taken_rows is None):
                 return None

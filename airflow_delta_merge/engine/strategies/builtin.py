@@ -8,7 +8,7 @@ from airflow_delta_merge.engine.guards import check_guards, check_source
 from airflow_delta_merge.engine.strategies.outcome import Outcome
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 EXECUTOR = "BuiltInMergeExecutor"
 REASON = 'engine="builtin": Delta\'s own MERGE found the changes and wrote them'

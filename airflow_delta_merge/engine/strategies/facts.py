@@ -11,7 +11,8 @@ from airflow_delta_merge.engine.pruning.key_filter import TARGET_ROWS_FOR_ONE
 from airflow_delta_merge.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+    from airflow_delta_merge.engine.merge_context import MergeContext
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 #: Opening a file takes longer than reading a small one, and one task opens files one after another. Two phases open
 #: each file twice, but on all cores: the more cores, the fewer files one task should open.

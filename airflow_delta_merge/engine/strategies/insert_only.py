@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.guards import check_guards
-from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.pruning.key_filter import filtered_condition, is_filtered
 from airflow_delta_merge.engine.rows.inserts import counted_inserts, inserted_rows, write_inserts
 from airflow_delta_merge.engine.rows.matches import search_tasks
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+from airflow_delta_merge.engine.target_metrics import set_skipping_metrics
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext

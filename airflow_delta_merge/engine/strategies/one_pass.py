@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.usage import record_operation
-from airflow_delta_merge.engine.metrics import count_rows, set_skipping_metrics, set_written_metrics
 from airflow_delta_merge.engine.rows.change_data import with_change_rows
+from airflow_delta_merge.engine.rows.kept_join import join_in_one_task
 from airflow_delta_merge.engine.rows.matches import clause_counts, rows_of_clause
 from airflow_delta_merge.engine.rows.output import (
     change_type,
@@ -30,7 +30,6 @@ from airflow_delta_merge.engine.rows.output import (
     numbered_by_clause,
     updated_columns,
 )
-from airflow_delta_merge.engine.strategies.kept_join import join_in_one_task
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
 from airflow_delta_merge.engine.strategies.shared_steps import (
     remove_files,
@@ -39,6 +38,7 @@ from airflow_delta_merge.engine.strategies.shared_steps import (
     write_step,
 )
 from airflow_delta_merge.engine.strategies.two_phase import TwoPhase
+from airflow_delta_merge.engine.target_metrics import count_rows, set_skipping_metrics, set_written_metrics
 from airflow_delta_merge.engine.transactional_write import write_files
 from airflow_delta_merge.exceptions import MergeExecutionError
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_delta_merge.engine.metrics import count_rows
+from airflow_delta_merge.engine.target_metrics import count_rows
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext
-    from airflow_delta_merge.engine.strategies.touched_files import TouchedFiles
+    from airflow_delta_merge.engine.rows.touched_files import TouchedFiles
 
 
 def count_inserted(merge: MergeContext, touched: TouchedFiles, num_written: int) -> int:

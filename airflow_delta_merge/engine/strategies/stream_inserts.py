@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.usage import MergeStep, record_operation
-from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.pruning.candidate_files import candidate_files
 from airflow_delta_merge.engine.rows.inserts import append_rows, counted_inserts
 from airflow_delta_merge.engine.strategies.facts import MOST_ROWS, Facts
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
+from airflow_delta_merge.engine.target_metrics import set_skipping_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_delta_merge.engine.merge_context import StartedMerge
+    from airflow_delta_merge.engine.started_merge import StartedMerge
 
 FIRST_LOAD = "the table has no files: the source is appended as it is read"
 SMALL_TABLE = "only insert clauses and a small table: it is broadcast to the source, which is appended as it is read"

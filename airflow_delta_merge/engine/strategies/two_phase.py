@@ -1,7 +1,7 @@
 """Merges that update or delete, in two phases: find the touched files, then write all changes.
 
 If source and candidate files are small, the join of phase 1 is kept with all columns, and phase 2 writes from it
-(:mod:`~airflow_delta_merge.engine.strategies.kept_join`).
+(:mod:`~airflow_delta_merge.engine.rows.kept_join`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.engine.guards import check_guards
-from airflow_delta_merge.engine.metrics import count_rows
 from airflow_delta_merge.engine.rows.inserts import counted_inserts
+from airflow_delta_merge.engine.rows.touched_files import find_touched_files
 from airflow_delta_merge.engine.strategies.all_changes import AllChanges
 from airflow_delta_merge.engine.strategies.outcome import Outcome, Preview
-from airflow_delta_merge.engine.strategies.touched_files import find_touched_files
+from airflow_delta_merge.engine.target_metrics import count_rows
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.merge_context import MergeContext

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from airflow_delta_merge.engine.delta_jvm.errors import raises_merge_errors
-from airflow_delta_merge.engine.metrics import set_skipping_metrics
 from airflow_delta_merge.engine.old_rows.native import is_worth_copying
+from airflow_delta_merge.engine.rows.kept_join import KeptJoin, join_and_keep
 from airflow_delta_merge.engine.rows.matches import MatchCounts, count_matches, find_matches, matches_of
-from airflow_delta_merge.engine.strategies.kept_join import KeptJoin, join_and_keep
+from airflow_delta_merge.engine.target_metrics import set_skipping_metrics
 from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from airflow_delta_merge.engine.guards import check_source
-from airflow_delta_merge.engine.merge_context import MergeContext, StartedMerge
+from airflow_delta_merge.engine.merge_context import MergeContext
 from airflow_delta_merge.engine.pruning.by_keys import choose_files, keys_to_prune_by
 from airflow_delta_merge.engine.source.expectations import SourceCheck
 from airflow_delta_merge.engine.source.materialized import materialize_source, storage_level
+from airflow_delta_merge.engine.started_merge import StartedMerge
 from airflow_delta_merge.exceptions import SourceExpectationError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.engine.pruning.trusted_bounds import INTEGER_BITS, OpenRange, Range, with_margin
+from airflow_delta_merge.engine.data_files.trusted_bounds import INTEGER_BITS, OpenRange, Range, with_margin
 
 _BOUNDS = ("minValues", "maxValues")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")

@@ -1,6 +1,6 @@
 """Copies Parquet files without some of their rows, with Arrow, so that the remaining rows don't go through Spark.
 
-Needs nothing else of this package but :mod:`~airflow_delta_merge.engine.old_rows.arrow_statistics`, as Spark's
+Needs nothing else of this package but :mod:`~airflow_delta_merge.engine.data_files.arrow_statistics`, as Spark's
 executors use both.
 
 A copy keeps the old file's schema, field ids, row order, row groups and key-value metadata. :func:`reason_not_to_copy`
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta_merge.engine.old_rows.arrow_statistics import GatheredStatistics, Leaf, LeafStatistics
+from airflow_delta_merge.engine.data_files.arrow_statistics import GatheredStatistics, Leaf, LeafStatistics
 
 if TYPE_CHECKING:
     import pyarrow as pa

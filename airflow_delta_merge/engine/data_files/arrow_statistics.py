@@ -1,7 +1,7 @@
 """Statistics of a file's rows, from Arrow's reductions over its columns.
 
 Needs nothing else of this package, as Spark's executors use it, too.
-:mod:`~airflow_delta_merge.engine.old_rows.delta_statistics` turns them into Delta's.
+:mod:`~airflow_delta_merge.engine.data_files.delta_statistics` turns them into Delta's.
 """
 
 from __future__ import annotations

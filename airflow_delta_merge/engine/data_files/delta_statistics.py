@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from airflow_delta_merge.engine.old_rows.arrow_statistics import Leaf, LeafStatistics
+from airflow_delta_merge.engine.data_files.arrow_statistics import Leaf, LeafStatistics
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 #: Digits that identify any 32-bit float.

@@ -19,9 +19,10 @@ from airflow_delta_merge.engine.rows.output import numbered_by_clause
 from airflow_delta_merge.engine.source.materialized import BROADCAST, MaterializedSource
 
 if TYPE_CHECKING:
+    from airflow_delta_merge.engine.column_names import ColumnNames
     from airflow_delta_merge.engine.delta_jvm.gateway import JavaObject
     from airflow_delta_merge.engine.delta_jvm.target_scan import TrackingColumn
-    from airflow_delta_merge.engine.merge_context import ColumnNames, MergeContext
+    from airflow_delta_merge.engine.merge_context import MergeContext
 
 
 @dataclass(frozen=True)
