@@ -15,14 +15,6 @@ from airflow_delta_merge.identifiers import parse_multipart
 CONFIG_VERSION = 1
 
 
-def check_version(data: Mapping[str, Any]) -> None:
-    if data.get("version", CONFIG_VERSION) != CONFIG_VERSION:
-        raise MergeConfigError(
-            f"This config has version {data['version']!r}, but this package reads version {CONFIG_VERSION}. "
-            "Use the same release on both ends."
-        )
-
-
 def in_order(values: Iterable[Any]) -> tuple[Any, ...]:
     """The values as a tuple; those of a set in an order of their own, as a set has another one in each process."""
     return tuple(sorted(values, key=str) if isinstance(values, (set, frozenset)) else values)

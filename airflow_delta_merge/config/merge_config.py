@@ -8,10 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_delta_merge.config.checks import (
-    CONFIG_VERSION,
-    check_fields,
     check_null_keys,
-    check_version,
     in_order,
     refuse_output,
     require_bool,
@@ -56,6 +53,8 @@ class MergeConfig(MergeOptions):
         match nothing, unless ``null_safe``.
     :raises MergeConfigError: when any of it is invalid.
     """
+
+    _WHAT = "config"
 
     target: MergeTarget
     source: MergeSource
@@ -178,7 +177,6 @@ class MergeConfig(MergeOptions):
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types; :meth:`from_dict` reads it back."""
         return {
-            "version": CONFIG_VERSION,
             "target": self.target.to_dict(),
             "source": self.source.to_dict(),
             "on": self.on if isinstance(self.on, str) else list(self.on),
@@ -193,16 +191,6 @@ class MergeConfig(MergeOptions):
             "null_keys": self.null_keys,
             **super().to_dict(),
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MergeConfig:
-        """Read a config from a dict of JSON types.
-
-        :raises MergeConfigError: for unknown keys, another version, or an invalid config.
-        """
-        check_fields(cls, data, "config", others=("version",))
-        check_version(data)
-        return cls(**{key: value for key, value in data.items() if key != "version"})
 
 
 def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_merge.config.checks import CONFIG_VERSION, check_fields, check_version, require_text
+from airflow_delta_merge.config.checks import require_text, without_end
 from airflow_delta_merge.config.options import MergeOptions
 from airflow_delta_merge.config.relations import MergeTarget
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -34,13 +33,13 @@ class MergeStatement(MergeOptions):
     :raises MergeConfigError: when the statement has no ``MERGE INTO``.
     """
 
+    _WHAT = "statement"
+
     sql: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_text(self.sql, "sql")
-        # Allow a semicolon at the end.
-        object.__setattr__(self, "sql", re.sub(r"\s*;?\s*$", "", self.sql))
+        object.__setattr__(self, "sql", without_end(require_text(self.sql, "sql")).rstrip())
         _ = self.target
 
     @property
@@ -61,14 +60,4 @@ class MergeStatement(MergeOptions):
 
     def to_dict(self) -> dict[str, Any]:
         """A dict of JSON types; :meth:`from_dict` reads it back."""
-        return {"version": CONFIG_VERSION, "sql": self.sql, **super().to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MergeStatement:
-        """Read a statement from a dict of JSON types.
-
-        :raises MergeConfigError: for unknown keys, another version, or a statement that is not a merge.
-        """
-        check_fields(cls, data, "statement", others=("version",))
-        check_version(data)
-        return cls(**{key: value for key, value in data.items() if key != "version"})
+        return {"sql": self.sql, **super().to_dict()}
