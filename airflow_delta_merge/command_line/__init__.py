@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from airflow_delta_merge.command_line.output import add_output_options
-from airflow_delta_merge.exceptions import DeltaMergeError, OutputError
+from airflow_delta_merge.exceptions import DeltaMergeError
 
 #: Exit code of a command that failed, with a sentence on stderr. Wrong usage is argparse's 2.
 FAILED = 1
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (DeltaMergeError, OutputError) as error:
+    except DeltaMergeError as error:
         print(f"airflow-delta-merge: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def _add_merges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from airflow_delta_merge.command_line.jars import add_jars_options, print_jars
+    from airflow_delta_merge.command_line.preparations import add_jars_options, print_class_archive, print_jars
 
     parser = commands.add_parser("jars", help="fetch the jars that merges need and print their paths")
     add_jars_options(parser)
@@ -103,7 +103,7 @@ def _add_preparations(commands: argparse._SubParsersAction[argparse.ArgumentPars
     parser = commands.add_parser(
         "class-archive", help="make an archive of Java classes, with which a local Spark starts faster"
     )
-    parser.set_defaults(run=_class_archive)
+    parser.set_defaults(run=print_class_archive)
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -122,12 +122,6 @@ def _merges(options: argparse.Namespace) -> int:
     from airflow_delta_merge.command_line.merges import merges
 
     return merges(options)
-
-
-def _class_archive(options: argparse.Namespace) -> int:
-    from airflow_delta_merge.runtime import class_archive
-
-    return class_archive.main()
 
 
 def _positive(text: str) -> int:

@@ -2,13 +2,9 @@
 
 Half the time of a small merge goes into reading, checking and linking about 20,000 classes. Java can store them in a
 file (application class data sharing, JEP 310 and 350). The file is beside Delta's jars, takes about 200 MB, and is made
-with
-
-    python -m airflow_delta_merge.runtime.class_archive
-
-on the machine or in the image where Spark will run with a ``local`` master. It fits one installation of Spark. Java
-itself checks whether the file matches its build and the class path, and otherwise starts without it. So the archive is
-optional.
+by ``airflow-delta-merge class-archive`` on the machine or in the image where Spark will run with a ``local`` master. It
+fits one installation of Spark. Java itself checks whether the file matches its build and the class path, and otherwise
+starts without it. So the archive is optional.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_merge.exceptions import ClassArchiveError, DeltaMergeError
+from airflow_delta_merge.exceptions import ClassArchiveError
 from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
 from airflow_delta_merge.runtime.java import check_java
 from airflow_delta_merge.runtime.spark_home import SparkHome, find_spark_submit
@@ -121,18 +117,3 @@ def _run_logging_progress(command: list[str], environment: Mapping[str, str]) ->
         finally:
             deadline.cancel()
     return process.returncode, "".join(output)
-
-
-def main() -> int:
-    """Make the archive and print its path. On failure, print a sentence and return exit code 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        print(make_archive())
-    except DeltaMergeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -49,12 +49,11 @@ def test_the_error_has_the_end_of_sparks_output(folder: Path, monkeypatch: pytes
     (broken / "spark-submit").write_text("#!/bin/sh\necho 'no Spark here' >&2\nexit 3\n")
     (broken / "spark-submit").chmod(0o755)
     monkeypatch.setenv("PATH", str(broken), prepend=":")
-    done = subprocess.run(
-        [sys.executable, "-m", "airflow_delta_merge.runtime.class_archive"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "airflow_delta_merge.command_line", "class-archive"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-2:] == [
-        "Spark could not be run to load its classes. Its output ends with:",
+        "airflow-delta-merge: Spark could not be run to load its classes. Its output ends with:",
         "no Spark here",
     ]
     assert not list(folder.glob("*.jsa"))

@@ -1,4 +1,4 @@
-"""``jars``: fetches the jars that merges need, and prints their paths."""
+"""The sub-commands ``jars`` and ``class-archive``, which prepare a machine for merges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.runtime.class_archive import make_archive
 from airflow_delta_merge.runtime.jars import delta_jars
 from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A
 
@@ -24,14 +24,21 @@ def add_jars_options(parser: argparse.ArgumentParser) -> None:
 
 
 def print_jars(options: argparse.Namespace) -> int:
-    """Print the paths of the jars, separated by commas; on failure a sentence and exit code 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        found = delta_jars(options.spark)
-        for driver in options.stores or ():
-            found += driver.fetched()
-    except DeltaMergeError as error:
-        print(error, file=sys.stderr)
-        return 1
+    """Fetch the jars that merges need, and print their paths, separated by commas."""
+    _log_to_stderr()
+    found = delta_jars(options.spark)
+    for driver in options.stores or ():
+        found += driver.fetched()
     print(",".join(found))
     return 0
+
+
+def print_class_archive(_: argparse.Namespace) -> int:
+    """Make the archive of Java classes, and print its path."""
+    _log_to_stderr()
+    print(make_archive())
+    return 0
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
