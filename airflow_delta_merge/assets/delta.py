@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from airflow.sdk import AssetWatcher
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
-# Hadoop's alternative schemes for the same store.
-_STORES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+#: Hadoop's alternative schemes for the same store.
+SCHEMES_OF_ONE_STORE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 _TABLE = "table"
 
 
@@ -79,7 +79,7 @@ def _uri(target: MergeTarget) -> str:
             f"{target.path!r} is a relative path, so it names no table that others know: make it absolute."
         )
     scheme, rest = match["scheme"].lower(), quote(match["rest"].lstrip("/"), safe="/=")
-    return f"delta://{_STORES.get(scheme, scheme)}/{rest}"
+    return f"delta://{SCHEMES_OF_ONE_STORE.get(scheme, scheme)}/{rest}"
 
 
 def _written(part: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_delta_merge.config.checks import check_fields
+from airflow_delta_merge.contract.result import is_whole_number
 from airflow_delta_merge.exceptions import MergeConfigError
 
 #: Longest application id, in characters (all ASCII): each table keeps one for every task instance that merged into it.
@@ -21,7 +22,6 @@ APPLICATION_ID_LENGTH = 250
 
 #: Default number of attempts to compute and commit a merge before conflicts with other writers make it fail.
 MAX_COMMIT_ATTEMPTS = 5
-_LARGEST_GENERATION = 2**63 - 1  # Delta keeps it as a long
 _HASH_DIGITS = 32
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _UNCOUNTED = _THOUSAND - 1
@@ -100,7 +100,7 @@ class MergeIdentity:
     def __post_init__(self) -> None:
         if not isinstance(self.application_id, str) or not 0 < len(self.application_id) <= 4 * APPLICATION_ID_LENGTH:
             raise MergeConfigError(f"An application id must have 1 to {4 * APPLICATION_ID_LENGTH} characters.")
-        if not _is_int(self.generation) or not 0 <= self.generation <= _LARGEST_GENERATION:
+        if not is_whole_number(self.generation) or self.generation < 0:
             raise MergeConfigError(
                 f"A generation must be a whole number from 0 to 2^63-1, got {self.generation!r:.80}."
             )
@@ -162,7 +162,7 @@ class MergeIdentity:
 def _task_instance(data: Any) -> TaskInstanceIdentity:
     _check_keys(TaskInstanceIdentity, data)
     for name, value in data.items():
-        if not (_is_int(value) if name in ("map_index", "try_number") else isinstance(value, str)):
+        if not (is_whole_number(value) if name in ("map_index", "try_number") else isinstance(value, str)):
             raise MergeConfigError(f"The merge identity has a wrong value for {name}: {value!r:.80}.")
     return TaskInstanceIdentity(**data)
 
@@ -176,7 +176,3 @@ def _check_keys(cls: type[Any], data: Any) -> None:
 def _parts(generation: int) -> tuple[int, tuple[int, int]]:
     start, rest = divmod(generation, _MILLION)
     return start, divmod(rest, _THOUSAND)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

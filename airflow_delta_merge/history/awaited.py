@@ -15,6 +15,7 @@ from airflow_delta_merge.contract.commit_record import CommitRecord
 from airflow_delta_merge.exceptions import MergeResultError, StoreAccessError, TableLogError, UnreadableTableError
 from airflow_delta_merge.history import log_reader
 from airflow_delta_merge.history.commit_files import read_commit
+from airflow_delta_merge.history.records import UNKNOWN
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,8 +28,6 @@ _COMMITS_AT_FIRST = 100
 _COMMITS_WHILE_WAITING = 10
 #: How many new commits are looked at one by one.
 MOST_COMMITS = 1000
-#: What a commit did that isn't looked at, or doesn't say.
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ def read_history(
 
     :param path: the table's folder or URI.
     :param storage_options: access to its storage, by the names of ``deltalake``.
-    :param limit: at most so many commits.
+    :param limit: maximum number of commits.
     :param before: only commits of lower versions; by default the newest.
     :raises TableLogError: with a sentence, when there is no table, or its log or its storage can't be read.
     """

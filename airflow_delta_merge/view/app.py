@@ -163,8 +163,8 @@ def _merge_page(table: MergedTable, version: int, session: Session, reader: Read
     else:
         links = _links(session, reader, [commit.row])
         values |= {"commit": commit, "links": links}
-        if key := _key_of(commit.row):
-            values["statement"] = rendered_statement(session, key) if commit.row.task_instance in links else None
+        if (key := _key_of(commit.row)) and commit.row.task_instance in links:
+            values["statement"] = rendered_statement(session, key)
     return rendered("merge.html", **values)
 
 

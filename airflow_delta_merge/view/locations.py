@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Iterable
 
+from airflow_delta_merge.assets.delta import SCHEMES_OF_ONE_STORE
+
 #: What ``deltalake`` can read and merges write to. Others could be any server.
 READABLE_SCHEMES = frozenset({"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs"})
-# Hadoop's other names for one store.
-_SAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 
 
@@ -49,7 +49,7 @@ def _canonical(location: str) -> tuple[str, str, str]:
     scheme, authority, path = _parts(location)
     if scheme == "file":
         path = os.path.realpath(path)
-    return _SAME.get(scheme, scheme), authority, path
+    return SCHEMES_OF_ONE_STORE.get(scheme, scheme), authority, path
 
 
 def _parts(location: str) -> tuple[str, str, str]:

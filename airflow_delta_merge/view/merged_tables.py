@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import Asset
 from sqlalchemy import func, select
 
 from airflow_delta_merge.connections.stores import StoreConnections
+from airflow_delta_merge.contract.result import is_whole_number
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.locations import as_target
 from airflow_delta_merge.view.access import LogAccess, conn_ids_of
@@ -219,4 +220,4 @@ def _location_of(uri: str) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if is_whole_number(value) else None

@@ -24,9 +24,10 @@ class CommitRow:
     """A commit in the list of a table's commits.
 
     :param version: the version that it made.
-    :param kind: ``merge``, ``merge by Delta`` or ``other writer``: what it is, in words.
+    :param kind: ``merge`` (one of this package), ``other merge`` or ``other writer``.
     :param numbers: of rows and files, what was written, and how long it took.
     :param operation: what the writer says that it did.
+    :param time: when, in UTC.
     :param by: who made it.
     :param task_instance: the task and try, if the user may read its DAG.
     :param trouble: why it can't be read.

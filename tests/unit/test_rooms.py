@@ -39,7 +39,7 @@ ROOMS = {
         "airflow jinja2 pendulum",
     ),
     "sensors": ("config contract connections history triggers operators", "airflow jinja2 sqlalchemy"),
-    "view": ("contract connections history operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
+    "view": ("contract connections history assets operators", "airflow fastapi jinja2 markupsafe sqlalchemy starlette"),
     "decorators": ("config connections operators task_exceptions", "airflow"),
 }
 #: The modules beside the rooms that travel to Spark, too. ``exceptions`` imports Airflow's exceptions from
