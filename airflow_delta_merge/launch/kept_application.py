@@ -231,9 +231,9 @@ class KeptApplication(StartedApplication):
         known: dict[str, Any] = {"reason": self.output.reason, "application": self.application}
         try:
             outcome = Staging(self.folder).read_outcome()
-        except (MergeResultError, PermissionError) as error:
-            if isinstance(error, PermissionError):
-                return self._lost()
+        except PermissionError:
+            return self._lost()
+        except MergeResultError as error:
             return ApplicationEnd(error=str(error), exit_code=exit_code, **known)
         if outcome is None and exit_code is None:
             return self._lost()
@@ -289,8 +289,7 @@ class KeptApplication(StartedApplication):
                             os.kill(keeper, signal.SIGKILL)
                         break
                     time.sleep(0.05)
-        if self.folder.exists():
-            remove_folder(self.folder)
+        remove_folder(self.folder)
 
     def _new_lines(self) -> list[str]:
         offset = self._offset or 0

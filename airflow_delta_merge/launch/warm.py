@@ -13,7 +13,7 @@ from airflow_delta_merge.contract.frames import receive, send
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.launch import waiter
-from airflow_delta_merge.launch.keeper import KEEPER_PID, remove_folder
+from airflow_delta_merge.launch.keeper import KEEPER_PID
 from airflow_delta_merge.launch.kept_application import KeptApplication, isolated
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
 from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation, environment_of_kept
@@ -124,7 +124,6 @@ class WarmMerge:
             started.start_keeper(server.command(application), environment, *options)
         except BaseException:
             KeptApplication(staging.folder).kill()
-            remove_folder(staging.folder)
             raise
         log.info("Starting a Spark that stays for %g s after its last merge (%s)", self._keep_warm, staging.folder)
         return kept, started
