@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.started_application import StartedApplication
 from airflow_delta_merge.launch.submitted_application import SubmittedApplication
 
-_KINDS: dict[str, type[KeptApplication | SubmittedApplication]] = {
-    each.kind: each for each in (KeptApplication, SubmittedApplication)
+_KINDS: dict[str, type[LocalApplication | SubmittedApplication]] = {
+    each.kind: each for each in (LocalApplication, SubmittedApplication)
 }
 
 

@@ -7,13 +7,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import KeptSparkError
 from airflow_delta_merge.launch.errors import target_or_number
 from airflow_delta_merge.launch.keeper import KEEPER_PID, remove_folder
-from airflow_delta_merge.launch.kept_application import KeptApplication, fingerprint
+from airflow_delta_merge.launch.local_application import LocalApplication, fingerprint
 from airflow_delta_merge.launch.results import outcome_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.launch.staging import stage
@@ -37,10 +37,10 @@ class DeferredStart:
         self._preparation = preparation
         self._request = request
         self._warm = WarmMerge(preparation, request, keep_warm) if keep_warm else None
-        self._kept: KeptApplication | None = None
+        self._started: LocalApplication | None = None
         self._killed = False
 
-    def start(self) -> KeptApplication:
+    def start(self) -> LocalApplication:
         """Start it, or find what an earlier try of the same execution has started for the same merge.
 
         :raises DeltaMergeError: when something that the merge needs is missing.
@@ -50,11 +50,11 @@ class DeferredStart:
         try:
             submit = self._preparation.for_merge(staging, self._request, parent=KEEPER_PID)
             started_as = fingerprint(staging, submit.arguments)
-            self._kept = self._find(started_as)
+            self._started = self._find(started_as)
             self._raise_if_killed()
-            if self._kept is not None:
+            if self._started is not None:
                 remove_folder(staging.folder)
-                return self._kept
+                return self._started
             secrets_in = [
                 self._request.to_dict(),
                 *self._preparation.user_properties(),
@@ -63,16 +63,16 @@ class DeferredStart:
             with self._accepted() as accepted:
                 command = submit.command(str(staging.application)) if accepted is None else waiting_command(staging)
                 submit.open_log()
-                self._kept = KeptApplication.start(
+                self._started = LocalApplication.start(
                     *(staging, command, submit.environment(), secrets_in, submit.spark_log),
                     verbose=submit.verbose,
                     started_as=started_as,
                     stdin=accepted,
                 )
                 self._raise_if_killed()
-                return self._kept
+                return self._started
         except BaseException:
-            KeptApplication(staging.folder).kill()
+            LocalApplication(staging.folder).kill()
             raise
 
     def on_kill(self) -> None:
@@ -80,13 +80,13 @@ class DeferredStart:
         self._killed = True
         if self._warm is not None:
             self._warm.on_kill()
-        if self._kept is not None:
-            self._kept.kill()
+        if self._started is not None:
+            self._started.kill()
 
     def _raise_if_killed(self) -> None:
         if self._killed:
-            if self._kept is not None:
-                self._kept.kill()  # on_kill came before it was known
+            if self._started is not None:
+                self._started.kill()  # on_kill came before it was known
             self._raise(ApplicationEnd(exit_code=1))
 
     @contextmanager
@@ -101,7 +101,7 @@ class DeferredStart:
             with accepted:
                 yield accepted
 
-    def _raise(self, end: ApplicationEnd) -> None:
+    def _raise(self, end: ApplicationEnd) -> NoReturn:
         """Raise the reason why a kept Spark could not be started."""
         outcome_of(
             end,
@@ -112,15 +112,15 @@ class DeferredStart:
         )
         raise KeptSparkError("The kept Spark ended before it took the merge.")
 
-    def _find(self, started_as: str) -> KeptApplication | None:
+    def _find(self, started_as: str) -> LocalApplication | None:
         """What an earlier try has started, if it can still succeed. Others of the same application id are ended."""
         found, identity = None, self._request.identity
-        for kept, theirs in KeptApplication.find(identity) if identity is not None else ():
+        for earlier, theirs in LocalApplication.find(identity) if identity is not None else ():
             same = identity is not None and identity.is_same_execution(theirs.generation)
-            if found is None and same and kept.is_started_as(started_as) and kept.can_still_succeed():
-                log.info("Following the Spark application that an earlier try started (%s)", kept.folder)
-                found = kept
+            if found is None and same and earlier.is_started_as(started_as) and earlier.can_still_succeed():
+                log.info("Following the Spark application that an earlier try started (%s)", earlier.folder)
+                found = earlier
             else:
-                log.info("Ending the Spark application of an earlier try or execution (%s)", kept.folder)
-                kept.kill()
+                log.info("Ending the Spark application of an earlier try or execution (%s)", earlier.folder)
+                earlier.kill()
         return found

@@ -14,8 +14,8 @@ from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.launch import waiter
 from airflow_delta_merge.launch.keeper import KEEPER_PID
-from airflow_delta_merge.launch.kept_application import KeptApplication, isolated
 from airflow_delta_merge.launch.kept_spark import MAX_KEPT, KeptSpark, make_room, remove_orphans, user_lock
+from airflow_delta_merge.launch.local_application import LocalApplication, isolated
 from airflow_delta_merge.launch.preparation import Preparation, WarmPreparation, environment_of_kept
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.launch.staging import Staging, stage
@@ -110,12 +110,12 @@ class WarmMerge:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)
 
-    def _start(self, kind: str, submit: SparkSubmit) -> tuple[KeptSpark, KeptApplication]:
+    def _start(self, kind: str, submit: SparkSubmit) -> tuple[KeptSpark, LocalApplication]:
         staging = stage()
         try:
             server = self._preparation.for_kept(staging)
             application = str(staging.write_application("server"))
-            kept, started = KeptSpark.make(staging, kind), KeptApplication(staging.folder)
+            kept, started = KeptSpark.make(staging, kind), LocalApplication(staging.folder)
             submit.open_log()
             started.log_to(submit.spark_log, verbose=submit.verbose)
             environment = environment_of_kept(server)
@@ -123,12 +123,12 @@ class WarmMerge:
             options = ["--detach", "--silence-seconds", "inf", "--kept-seconds", "10"]
             started.start_keeper(server.command(application), environment, *options)
         except BaseException:
-            KeptApplication(staging.folder).kill()
+            LocalApplication(staging.folder).kill()
             raise
         log.info("Starting a Spark that stays for %g s after its last merge (%s)", self._keep_warm, staging.folder)
         return kept, started
 
-    def _wait(self, kept: KeptSpark, started: KeptApplication | None) -> ApplicationEnd | None:
+    def _wait(self, kept: KeptSpark, started: LocalApplication | None) -> ApplicationEnd | None:
         """Wait until it listens, or has ended.
 
         :param started: the same application, if this task started it; its output is logged meanwhile.

@@ -19,7 +19,7 @@ from airflow_delta_merge.contract.identity import MergeIdentity, TaskInstanceIde
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.task_exceptions import DeltaMergeException
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
@@ -62,15 +62,15 @@ def merge(table: Path) -> MergeResult:
     return DeltaMergeHook(conf=SPARK, spark_binary=str(SUBMIT)).merge(config(table), identity=WHO)
 
 
-def start(table: Path, identity: MergeIdentity = WHO, **conf: str) -> KeptApplication:
+def start(table: Path, identity: MergeIdentity = WHO, **conf: str) -> LocalApplication:
     started = DeltaMergeHook(conf=SPARK | conf, spark_binary=str(SUBMIT)).start(
         JobRequest(merges=config(table), identity=identity)
     )
-    assert isinstance(started, KeptApplication)
+    assert isinstance(started, LocalApplication)
     return started
 
 
-def end_of(kept: KeptApplication) -> ApplicationEnd:
+def end_of(kept: LocalApplication) -> ApplicationEnd:
     """Follow an application to its end, as a triggerer does."""
     trigger = DeltaMergeTrigger(started=kept.to_dict())
     return ApplicationEnd.from_dict(asyncio.run(anext(trigger.run())).payload)

@@ -24,7 +24,7 @@ from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
@@ -254,7 +254,7 @@ def test_a_deferred_task_shows_and_reports_what_the_function_returned(
         source = {"path": "/in/day.csv", "options": {"password": "a secret of the source"}}
         return source if parts else MergeConfig(**PARTS, source=source)
 
-    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: KeptApplication(tmp_path / "none"))
+    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: LocalApplication(tmp_path / "none"))
     merge = decorated(day, **parts, **AROUND, deferrable=True)
     with pytest.raises(TaskDeferred) as deferred:
         run(merge)

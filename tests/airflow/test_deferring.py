@@ -24,7 +24,7 @@ from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import EmptySourceError, MergeExecutionError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
 from airflow_delta_merge.links.delta_merge import SparkApplicationLink
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -51,7 +51,7 @@ def operator(**arguments: Any) -> DeltaMergeOperator:
 
 def deferred(folder: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> TaskDeferred:
     """How the task leaves its worker."""
-    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: KeptApplication(folder))
+    monkeypatch.setattr(DeltaMergeHook, "start", lambda *_, **__: LocalApplication(folder))
     with pytest.raises(TaskDeferred) as caught:
         operator(**arguments).execute({"ti": SimpleNamespace(start_date=datetime.now(UTC))})  # type: ignore[typeddict-item]
     return caught.value
@@ -90,9 +90,9 @@ def test_dag_test_defers_no_merge(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_asked_for_its_columns_where_lineage_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def start(_: DeltaMergeHook, request: JobRequest, **__: Any) -> KeptApplication:
+    def start(_: DeltaMergeHook, request: JobRequest, **__: Any) -> LocalApplication:
         asked.append(request.lineage)
-        return KeptApplication(tmp_path / "none")
+        return LocalApplication(tmp_path / "none")
 
     for transport in ("{}", "{broken", '{"type": "console"}'):
         monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", transport)

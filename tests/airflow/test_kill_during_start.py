@@ -20,8 +20,8 @@ from airflow_delta_merge.contract.frames import SOCKET, receive, send
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import warm
-from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import KeptSpark
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.task_exceptions import DeltaMergeException
@@ -99,7 +99,7 @@ def fails_as_killed(hook: DeltaMergeHook, *, deferrable: bool) -> None:
         pytest.param(subprocess.Popen, "__init__", False, id="while spark-submit starts"),
         pytest.param(Preparation, "for_inspection", True, id="deferrable, before preparation"),
         pytest.param(Preparation, "for_merge", True, id="deferrable, during preparation"),
-        pytest.param(KeptApplication, "start_keeper", True, id="deferrable, while the keeper starts"),
+        pytest.param(LocalApplication, "start_keeper", True, id="deferrable, while the keeper starts"),
     ],
 )
 def test_a_merge_does_not_start(
@@ -157,7 +157,7 @@ def test_a_killed_task_does_not_wait_for_a_kept_spark(
     submit: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, deferrable: bool
 ) -> None:
     hook = hook_of(submit, keep_warm=60)
-    kill_after(monkeypatch, KeptApplication, "poll")
+    kill_after(monkeypatch, LocalApplication, "poll")
     begun = time.monotonic()
     fails_as_killed(hook, deferrable=deferrable)
     assert time.monotonic() - begun < 30

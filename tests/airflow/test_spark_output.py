@@ -15,7 +15,7 @@ from airflow_delta_merge.config import MergeConfig, when_matched_update_all, whe
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
-from airflow_delta_merge.launch.kept_application import KeptApplication
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.spark_log import FOLDER, SparkLog
 from airflow_delta_merge.launch.spark_output import SparkOutput
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -218,7 +218,7 @@ def test_a_failed_spark_submit_of_a_deferred_merge_tells_its_reason(
     hook = DeltaMergeHook(conn_id=yarn)
     who = MergeIdentity(application_id="words", generation=1)
     started = hook.start(JobRequest(merges=merge("SELECT 1 AS id", "/lake/t"), identity=who))
-    assert isinstance(started, KeptApplication)
+    assert isinstance(started, LocalApplication)
     trigger = DeltaMergeTrigger(started=started.to_dict())
     event = asyncio.run(anext(trigger.run())).payload
     assert event["reason"].startswith("When running with master 'yarn' either HADOOP_CONF_DIR or YARN_CONF_DIR")

@@ -30,8 +30,8 @@ from airflow_delta_merge.exceptions import KeptSparkError, MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch import keeper, kept_spark, waiter
 from airflow_delta_merge.launch.keeper import LOCK
-from airflow_delta_merge.launch.kept_application import KeptApplication
 from airflow_delta_merge.launch.kept_spark import KeptSpark
+from airflow_delta_merge.launch.local_application import LocalApplication
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -196,11 +196,11 @@ def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path
     assert tables.versions(one) == [0]
 
 
-def start(table: Path, source: str = FINITE, identity: MergeIdentity | None = None) -> KeptApplication:
+def start(table: Path, source: str = FINITE, identity: MergeIdentity | None = None) -> LocalApplication:
     """Start a merge as a task that is deferred does."""
     request = JobRequest(merges=config(table, source), identity=identity)
     begun = DeltaMergeHook(conf=CONF, keep_warm=300).start(request)
-    assert isinstance(begun, KeptApplication)
+    assert isinstance(begun, LocalApplication)
     return begun
 
 
@@ -420,7 +420,7 @@ def test_a_merge_whose_spark_is_gone_says_so_and_is_tried_again(table: Path, kil
 def test_what_waits_for_a_merge_ends_with_its_keeper(empty: Path) -> None:
     """However the keeper ends, since the end of the connection is what cancels the merge."""
     staging = stage()
-    kept = KeptApplication(staging.folder)
+    kept = LocalApplication(staging.folder)
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:

@@ -1,4 +1,4 @@
-"""Applications that are kept while their tasks are deferred: real processes, in place of Spark a shell."""
+"""Applications that run while their tasks are deferred: real processes, in place of Spark a shell."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutc
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.launch import keeper as application_keeper
-from airflow_delta_merge.launch import kept_application
-from airflow_delta_merge.launch.kept_application import LONGEST_LINEAGE, KeptApplication, fingerprint
+from airflow_delta_merge.launch import local_application
+from airflow_delta_merge.launch.local_application import LONGEST_LINEAGE, LocalApplication, fingerprint
+from airflow_delta_merge.launch.spark_log import SparkLog
 from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
@@ -72,18 +73,20 @@ def staged_for(identity: MergeIdentity | None, config: MergeConfig = CONFIG) -> 
     return staging
 
 
-def start(script: str, identity: MergeIdentity = WHO, secrets: Any = ()) -> KeptApplication:
+def start(script: str, identity: MergeIdentity = WHO, secrets: Any = ()) -> LocalApplication:
     """Keep a shell, which finds the merge's folder in $0."""
     staging = staged_for(identity)
-    return KeptApplication.start(staging, ["sh", "-c", script, str(staging.folder)], os.environ, secrets)
+    return LocalApplication.start(
+        staging, ["sh", "-c", script, str(staging.folder)], os.environ, secrets, SparkLog(None)
+    )
 
 
-def followed(kept: KeptApplication) -> Any:
+def followed(kept: LocalApplication) -> Any:
     """What its trigger's event tells."""
     return asyncio.run(anext(trigger(kept).run())).payload
 
 
-def trigger(kept: KeptApplication, **arguments: Any) -> DeltaMergeTrigger:
+def trigger(kept: LocalApplication, **arguments: Any) -> DeltaMergeTrigger:
     return DeltaMergeTrigger(**DeltaMergeTrigger(started=kept.to_dict(), **arguments).serialize()[1])
 
 
@@ -124,7 +127,7 @@ def test_lines_are_passed_on_once_and_the_application_is_noticed(folder: Path) -
     lines: list[str] = []
     wait_until(lambda: lines.extend(kept.follow()) or lines)
     (kept.folder / "go").touch()
-    other = KeptApplication(kept.folder)  # another triggerer goes on
+    other = LocalApplication(kept.folder)  # another triggerer goes on
     wait_until(lambda: lines.extend(other.follow()) or len(lines) > 1)
     assert [line.split()[0] for line in lines] == ["Merge:", "two"]
     wait_until(lambda: other.ended())
@@ -138,7 +141,7 @@ def test_secrets_are_masked_where_it_is_followed(folder: Path) -> None:
     """In a process that does not know them otherwise."""
     secret, part = "s3cret-of-conf", "s3cret-in-a-text"
     first = f"""
-from tests.airflow.test_kept_application import *
+from tests.airflow.test_local_application import *
 from airflow.sdk.log import mask_secret
 tempfile.tempdir = {str(folder)!r}
 mask_secret({secret!r})
@@ -149,8 +152,8 @@ print(start("echo {secret} {part}", secrets=[{{"a.secret": {secret!r}, "b": "x {
     run = {"cwd": root, "capture_output": True, "text": True, "check": True}
     where = subprocess.run([sys.executable, "-c", first], **run).stdout.splitlines()[-1]  # type: ignore[call-overload]
     second = f"""
-from tests.airflow.test_kept_application import *
-kept = KeptApplication(Path({where!r}))
+from tests.airflow.test_local_application import *
+kept = LocalApplication(Path({where!r}))
 kept.mask_secrets()
 wait_until(lambda: kept.ended())
 print(kept.follow())
@@ -162,9 +165,9 @@ print(kept.follow())
 def test_a_secret_that_ends_beyond_a_read_is_masked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "s3cret-across-two-reads"
     mask_secret(secret)
-    monkeypatch.setattr(kept_application, "_MAX_BYTES_PER_READ", 64)
+    monkeypatch.setattr(local_application, "_MAX_BYTES_PER_READ", 64)
     (folder / "output").write_text("\n".join(["x" * 30, f"{'y' * 20} {secret} z", "w" * 100, "end"]) + "\n")
-    kept, lines = KeptApplication(folder), list[str]()
+    kept, lines = LocalApplication(folder), list[str]()
     while new := kept.follow():
         lines += new
     assert lines == ["x" * 30, f"{'y' * 20} *** z", "w" * 64, "w" * 36, "end"], "a line longer than a read is split"
@@ -203,7 +206,7 @@ def test_one_whose_keeper_was_killed_is_lost(folder: Path) -> None:
 
 
 def test_an_application_on_another_machine_cannot_be_followed(folder: Path) -> None:
-    end = KeptApplication(folder / "airflow_delta_merge_there", host="worker-7").ended()
+    end = LocalApplication(folder / "airflow_delta_merge_there", host="worker-7").ended()
     assert end is not None
     assert not end.another_try_helps
     assert f"Spark was started on worker-7, but the triggerer runs on {HERE} and cannot follow it" in str(end.error)
@@ -246,7 +249,7 @@ def test_one_that_nobody_follows_is_ended(folder: Path, follows: bool) -> None:
     staging = stage()
     keeper = [sys.executable, "-I", "-S", application_keeper.__file__, "--folder", str(staging.folder)]
     keeper += ["--silence-seconds", "2", "--", "sh", "-c", "sleep 6; echo done", str(staging.folder)]
-    kept = KeptApplication(staging.folder)
+    kept = LocalApplication(staging.folder)
     with subprocess.Popen(keeper) as process:
         wait_until(kept.is_kept)
         followed_lines: list[str] = []
@@ -267,11 +270,11 @@ def test_an_earlier_try_is_found(folder: Path) -> None:
         return ["sh", "-c", f": {what}; sleep 1000", str(staging.folder)]
 
     staging = staged_for(WHO)
-    kept = KeptApplication.start(
-        staging, command(staging), os.environ, (), started_as=fingerprint(staging, command(staging))
+    kept = LocalApplication.start(
+        staging, command(staging), os.environ, (), SparkLog(None), started_as=fingerprint(staging, command(staging))
     )
     start("sleep 1000", MergeIdentity(application_id="somebody else", generation=7))
-    (found, theirs), *others = KeptApplication.find(WHO)
+    (found, theirs), *others = LocalApplication.find(WHO)
     assert (found.folder, theirs, others) == (kept.folder, WHO, [])
     retry = staged_for(WHO)
     assert found.is_started_as(fingerprint(retry, command(retry)))

@@ -1,4 +1,4 @@
-"""The Spark application of a deferred task from Airflow's side: starts, finds, follows and ends it."""
+"""A Spark application that a keeper runs on this machine, from Airflow's side: starts, finds, follows and ends it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _MAX_BYTES_PER_READ = 1 << 20
 
 
 @dataclass
-class KeptApplication(StartedApplication):
-    """A Spark application that :mod:`~airflow_delta_merge.launch.keeper` runs.
+class LocalApplication(StartedApplication):
+    """A Spark application that :mod:`~airflow_delta_merge.launch.keeper` runs: a deferred task's, or a kept Spark.
 
     :param folder: the merge's staging folder.
     :param host: the machine that started it.
@@ -67,7 +67,7 @@ class KeptApplication(StartedApplication):
     _log: SparkLog | None = field(default=None, repr=False)
     _verbose: bool = field(default=False, repr=False)
 
-    kind = "kept"
+    kind = "local"
     cluster_mode = None
 
     @property
@@ -81,12 +81,12 @@ class KeptApplication(StartedApplication):
         command: Sequence[str],
         environment: Mapping[str, str],
         secrets_in: Sequence[Any],
-        spark_log: SparkLog | None = None,
+        spark_log: SparkLog,
         *,
         verbose: bool = False,
         started_as: str = "",
         stdin: socket.socket | None = None,
-    ) -> KeptApplication:
+    ) -> LocalApplication:
         """Start spark-submit, or a process that waits for a kept Spark, under a keeper that outlives this process.
 
         :param staging: the merge's files. The keeper removes their folder at the end.
@@ -98,20 +98,20 @@ class KeptApplication(StartedApplication):
         :param stdin: the command's standard input; None for an empty one.
         :raises KeeperError: when the keeper does not start.
         """
-        kept = cls(staging.folder)
-        kept.log_to(spark_log, verbose=verbose)
+        started = cls(staging.folder)
+        started.log_to(spark_log, verbose=verbose)
         staging.write(_STARTED_AS, started_as)
         staging.write(_SECRETS, json.dumps(sorted(set(masked_parts(secrets_in)))))
-        kept.start_keeper(command, environment, stdin=stdin)
-        return kept
+        started.start_keeper(command, environment, stdin=stdin)
+        return started
 
-    def log_to(self, spark_log: SparkLog | None, *, verbose: bool) -> None:
+    def log_to(self, spark_log: SparkLog, *, verbose: bool) -> None:
         """Set where the process that follows it writes its output.
 
         :param spark_log: as for :meth:`start`.
         :param verbose: as for :meth:`start`.
         """
-        path = None if spark_log is None or spark_log.path is None else str(spark_log.path)
+        path = spark_log.path and str(spark_log.path)
         Staging(self.folder).write(_SPARK_LOG, json.dumps({"path": path, "verbose": verbose}))
 
     def start_keeper(
@@ -149,7 +149,7 @@ class KeptApplication(StartedApplication):
             time.sleep(0.05)
 
     @classmethod
-    def find(cls, identity: MergeIdentity) -> Iterator[tuple[KeptApplication, MergeIdentity]]:
+    def find(cls, identity: MergeIdentity) -> Iterator[tuple[LocalApplication, MergeIdentity]]:
         """This user's applications on this machine that merge under this application id."""
         for folder in own_folders():
             with suppress(OSError, DeltaMergeError):  # removed meanwhile
@@ -164,7 +164,7 @@ class KeptApplication(StartedApplication):
         return {"kind": self.kind, "folder": str(self.folder), "host": self.host}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> KeptApplication:
+    def from_dict(cls, data: Mapping[str, Any]) -> LocalApplication:
         """Restore it from :meth:`to_dict`."""
         return cls(Path(data["folder"]), data["host"])
 
