@@ -66,19 +66,14 @@ class DeltaCommitTrigger(BaseEventTrigger):
         ignore_operations: Sequence[str] = MAINTENANCE,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        _check(path, storage_options, poke_interval)
+        connections = {"aws_conn_id": aws_conn_id, "azure_conn_id": azure_conn_id, "gcp_conn_id": gcp_conn_id}
+        _check(path, storage_options, connections, poke_interval)
         if secrets := holds_secrets(storage_options or {}):
             raise ValueError(
                 f"storage_options of a watcher contain {', '.join(secrets)}, which Airflow would store in plain text "
                 "with the DAG. Remove it, and set it in the triggerer's environment."
             )
-        self.table = StoredTable(
-            path=str(path),
-            storage_options=dict(storage_options or {}),
-            aws_conn_id=aws_conn_id,
-            azure_conn_id=azure_conn_id,
-            gcp_conn_id=gcp_conn_id,
-        )
+        self.table = StoredTable(path=str(path), storage_options=dict(storage_options or {}), **connections)
         self.poke_interval = poke_interval
         self.ignore_operations = [ignore_operations] if isinstance(ignore_operations, str) else list(ignore_operations)
 
@@ -165,11 +160,14 @@ class DeltaCommitTrigger(BaseEventTrigger):
         return True
 
 
-def _check(path: object, storage_options: object, poke_interval: object) -> None:
+def _check(path: object, storage_options: object, connections: Mapping[str, object], poke_interval: object) -> None:
     """Check arguments whose faults would show only in the triggerer's log."""
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip() or "{{" in str(path):
         raise ValueError(f"path of a watcher must be a table's folder or URI, without templates, got {path!r:.80}.")
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ValueError("storage_options of a watcher must be a dict of names and values.")
+    for name, conn_id in connections.items():
+        if conn_id is not None and (not isinstance(conn_id, str) or "{{" in conn_id):
+            raise ValueError(f"{name} of a watcher must name a connection, without templates, got {conn_id!r:.80}.")
     if not is_seconds(poke_interval) or not poke_interval:
         raise ValueError(f"poke_interval of a watcher must be a number of seconds above 0, got {poke_interval!r:.80}.")

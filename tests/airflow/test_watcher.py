@@ -264,6 +264,8 @@ def test_no_secret_gets_into_a_dag() -> None:
         ({"path": None}, "path of a watcher must be a table's folder or URI, without templates, got None"),
         ({"path": "{{ var.value.lake }}/t"}, "without templates"),
         ({"storage_options": ["x"]}, "must be a dict"),
+        ({"aws_conn_id": "{{ var.value.lake }}"}, "aws_conn_id of a watcher must name a connection, without templates"),
+        ({"gcp_conn_id": 7}, "gcp_conn_id of a watcher must name a connection, .* got 7"),
         ({"poke_interval": "60"}, "poke_interval of a watcher must be a number of seconds above 0, got '60'"),
         ({"poke_interval": 0}, "above 0"),
         ({"poke_interval": True}, "above 0, got True"),
