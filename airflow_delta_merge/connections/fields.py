@@ -1,10 +1,10 @@
-"""Reads and checks the fields of an Airflow connection to an object store."""
+"""Reads and checks the fields of an Airflow connection to an object store or to Kubernetes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, mask_secret
 
@@ -27,34 +27,18 @@ def existing_connection(conn_id: str, error: type[DeltaMergeError], advice: str)
     return connection
 
 
-def connection_of_type(
-    conn_id: str, error: type[DeltaMergeError], *, parameter: str, types: tuple[str, ...]
-) -> Connection:
-    """Get a connection of one of these types.
-
-    :param error: the error to raise when there is none, or it has another type.
-    :param parameter: the parameter that names the connection, for messages: ``aws_conn_id``.
-    :param types: the allowed connection types.
-    """
-    connection = existing_connection(conn_id, error, f"Create it, or correct {parameter}.")
-    if connection.conn_type not in types:
-        raise error(
-            f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "
-            f"type {' or '.join(map(repr, types))}."
-        )
-    return connection
-
-
 @dataclass(frozen=True)
 class ConnectionFields:
     """Reads a connection's fields.
 
     :param connection: the connection.
     :param kind: the provider's name, for messages: ``AWS``.
+    :cvar error: what is raised when the connection can't be used.
     """
 
     connection: Connection
     kind: str
+    error: ClassVar[type[DeltaMergeError]] = StoreAccessError
 
     @classmethod
     def of(cls, conn_id: str, kind: str, *, parameter: str, types: tuple[str, ...]) -> Self:
@@ -62,9 +46,15 @@ class ConnectionFields:
 
         :param parameter: the parameter that names the connection, for messages: ``aws_conn_id``.
         :param types: the allowed connection types.
-        :raises StoreAccessError: when there is no such connection, or it has another type.
+        :raises DeltaMergeError: :attr:`error` when there is no such connection, or it has another type.
         """
-        return cls(connection_of_type(conn_id, StoreAccessError, parameter=parameter, types=types), kind)
+        connection = existing_connection(conn_id, cls.error, f"Create it, or correct {parameter}.")
+        if connection.conn_type not in types:
+            raise cls.error(
+                f"The connection {conn_id!r}, which {parameter} names, has type {connection.conn_type!r}. It must have "
+                f"type {' or '.join(map(repr, types))}."
+            )
+        return cls(connection, kind)
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -93,9 +83,9 @@ class ConnectionFields:
             raise self.refused(f"has a {name} that is not a string")
         return value
 
-    def refused(self, why: str) -> StoreAccessError:
+    def refused(self, why: str) -> DeltaMergeError:
         """An error that says why the connection can't be used."""
-        return StoreAccessError(f"The {self.kind} connection {self.connection.conn_id!r} {why}.")
+        return self.error(f"The {self.kind} connection {self.connection.conn_id!r} {why}.")
 
 
 def mask(*secrets: str | None) -> None:

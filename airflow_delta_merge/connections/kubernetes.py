@@ -8,14 +8,12 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 from urllib.parse import urlsplit
 
-from airflow_delta_merge.connections.fields import ConnectionFields, connection_of_type
+from airflow_delta_merge.connections.fields import ConnectionFields
 from airflow_delta_merge.exceptions import SparkConnectionError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_FIELDS = ("namespace", "cluster_context", "kube_config_path", "kube_config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +32,23 @@ class KubernetesAccess:
     config: str | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, conn_id: str) -> Self:
+    def of(cls, conn_id: str) -> KubernetesAccess:
         """Read a connection.
 
-        :raises SparkConnectionError: when there is no such connection, or it has another type.
+        :raises SparkConnectionError: when there is no such connection, it has another type, or a field of a wrong type.
         """
-        connection = connection_of_type(
-            conn_id, SparkConnectionError, parameter="kubernetes_conn_id", types=("kubernetes",)
-        )
-        extra = ConnectionFields(connection, "Kubernetes")
-        values = {name: extra.value(name) for name in _FIELDS}
-        config = values.pop("kube_config")
-        for name, value in values.items():
-            if value is not None and not isinstance(value, str):
-                raise SparkConnectionError(f"The connection {conn_id!r} has a {name} that is not a string.")
+        fields = _KubernetesConnection.of(conn_id, "Kubernetes", parameter="kubernetes_conn_id", types=("kubernetes",))
+        config = fields.value("kube_config")
         return cls(
-            namespace=values["namespace"],
-            context=values["cluster_context"],
-            config_path=values["kube_config_path"],
-            config=json.dumps(config) if isinstance(config, dict) else config,
+            namespace=fields.text("namespace"),
+            context=fields.text("cluster_context"),
+            config_path=fields.text("kube_config_path"),
+            config=json.dumps(config) if isinstance(config, dict) else fields.text("kube_config"),
         )
+
+
+class _KubernetesConnection(ConnectionFields):
+    error = SparkConnectionError
 
 
 def own_namespace() -> str | None:

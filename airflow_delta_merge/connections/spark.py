@@ -109,7 +109,7 @@ class ConnectionSettings:
 
         :raises SparkConnectionError: when the extra has unknown or invalid fields.
         """
-        fields = _Fields(connection.conn_id, connection.host or "", connection.extra_dejson)
+        fields = _SparkFields(connection.conn_id, connection.host or "", connection.extra_dejson)
         if fields.extra.get("deploy-mode") not in (None, "", "client", "cluster"):
             raise fields.refused(
                 f"the deploy-mode {fields.extra['deploy-mode']!r:.80}. Set it to client or cluster, or remove it."
@@ -142,8 +142,8 @@ class ConnectionSettings:
 
 
 @dataclass(frozen=True)
-class _Fields:
-    """Reads the fields of a connection's extra. Each error is a :class:`SparkConnectionError`."""
+class _SparkFields:
+    """Reads the fields of a Spark connection's extra. Each error is a :class:`SparkConnectionError`."""
 
     conn_id: str
     host: str

@@ -288,3 +288,7 @@ def test_the_connection_for_spark(kubernetes: FakeKubernetes, monkeypatch: pytes
     monkeypatch.setenv("AIRFLOW_CONN_KUBE", json.dumps({"conn_type": "aws"}))
     with pytest.raises(SparkConnectionError, match="must have type 'kubernetes'"):
         KubernetesAccess.of("kube")
+    for name in ("namespace", "kube_config"):
+        monkeypatch.setenv("AIRFLOW_CONN_KUBE", json.dumps({"conn_type": "kubernetes", "extra": {name: [7]}}))
+        with pytest.raises(SparkConnectionError, match=f"'kube' has a {name} that is not a string"):
+            KubernetesAccess.of("kube")
