@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_turns: a tenth of these runs, another one at each commit; all with --slow")
     config.stash[CASES_RUN] = CasesRun(config)
     config.pluginmanager.register(config.stash[CASES_RUN])
+    with suppress(ImportError):  # not there in every environment that runs tests
+        from hypothesis import HealthCheck, settings
+
+        # A machine that is busy must not make a test fail.
+        settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("any machine")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

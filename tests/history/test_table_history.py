@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta_merge.contract.commit_record import RECORD_KEY, CommitRecord
@@ -223,13 +223,11 @@ _RECORDS = st.dictionaries(st.sampled_from(sorted(json.loads(RECORD.to_user_meta
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fixed_dictionaries({}, optional={**dict.fromkeys(_KEYS, _JSON), "userMetadata": _JSON | _RECORDS}))
 def test_whatever_a_commit_says_of_itself_is_read(info: dict[str, Any]) -> None:
     json.dumps(commit_of(1, info).to_dict())
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary() | st.just(b'{"commitInfo":[') | _JSON.map(lambda said: json.dumps({"commitInfo": said}).encode()))
 def test_whatever_a_commit_file_holds_is_read(data: bytes) -> None:
     assert read_commit(3, data).version == 3

@@ -14,4 +14,4 @@ def few(request: pytest.FixtureRequest) -> settings:
     """
     examples = 5 if request.config.getoption("--slow") else 2
     checks = list(HealthCheck)
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=checks)
+    return settings(max_examples=examples, derandomize=True, database=None, suppress_health_check=checks)

@@ -33,7 +33,7 @@ def _option(option: JavaObject) -> Any:
 
 
 # One Spark session serves all examples, and it is not changed by parsing.
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(merge=CONFIGS)
 def test_spark_reads_back_what_went_in(spark: SparkSession, merge: MergeConfig) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
