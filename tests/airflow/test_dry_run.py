@@ -1,8 +1,10 @@
-"""The operator's dry run: templates are rendered as far as that is possible without a run, or refused at once."""
+"""The operator's dry run: templates are rendered as far as that is possible without a run, or refused at once.
+
+``test_warm.py`` has one by a real Spark.
+"""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,6 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
-from tests.airflow import tables
-from tests.airflow.conftest import SPARK
 
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
 COUNTS = (name for name in MergePlan.__dataclass_fields__ if name.startswith("num_"))
@@ -123,24 +123,3 @@ def test_a_secret_of_a_template_is_masked(
     )
     merge.dry_run()
     assert masked == ["abcdef"]
-
-
-def test_a_dry_run_with_templates_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """By a real Spark."""
-    (tmp_path / "2026-01-31.csv").write_text("id,name\n1,Ada\n2,Grace\n")
-    table = tables.create_table(tmp_path / "t")
-    before = sorted(table.rglob("*"))
-    merge = DeltaMergeOperator(
-        task_id="merge",
-        target=str(table),
-        source={"path": f"{tmp_path}/{{{{ ds }}}}.csv", "options": {"header": True, "inferSchema": True}},
-        conf=SPARK,
-        **UPSERT,
-    )
-    merge.dry_run(logical_date=DAY)
-    said = capfd.readouterr().out
-    assert re.search(r"rows +inserted +2 +files +touched +0\n +updated +0 .*\n +deleted +0\n", said)
-    assert "MERGE INTO" in said
-    # Spark's application says what it is at.
-    assert "Merge: The source is not kept: the table has no files" in said
-    assert sorted(file for file in table.rglob("*") if not file.name.startswith(".")) == before

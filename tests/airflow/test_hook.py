@@ -75,35 +75,42 @@ def table(tmp_path: Path) -> Iterator[Path]:
 # Errors of merges that run through spark-submit, all in one Spark, which takes ten seconds to start.
 
 
-def test_bad_input(table: Path, tmp_path: Path) -> None:
-    (tmp_path / "csv").mkdir()
-    (tmp_path / "csv" / "some.csv").write_text("id,name\n1,a\n")
-    other = tables.create_table(tmp_path / "other")
+def test_bad_input(table: Path, tmp_path: Path, connection: Callable[[str], None]) -> None:
+    allowed = tmp_path / "allowed"
+    connection(bounded(allowed_locations=[str(allowed)]))
+    (allowed / "csv").mkdir(parents=True)
+    (allowed / "csv" / "some.csv").write_text("id,name\n1,a\n")
+    one, other = (tables.create_table(allowed / name) for name in ("one", "other"))
     merges = [
-        config(tmp_path / "none"),
-        config(tmp_path / "csv"),
-        config(table, {"path": str(tmp_path / "none.csv"), "options": {"header": True}}),
+        config(allowed / "none"),
+        config(allowed / "csv"),
+        config(one, {"path": str(allowed / "none.csv"), "options": {"header": True}}),
         config(other, "SELECT 1 AS key, 'x' AS name"),
+        config(table),
     ]
     outcome = DeltaMergeHook(conf=SPARK)._run(JobRequest(merges=merges))
     errors = [error_of_job(each.error, each.target) for each in outcome.merges if each.error is not None]
-    no_table, no_delta_table, no_file, no_column = errors
+    no_table, no_delta_table, no_file, no_column, not_allowed = errors
 
     assert not isinstance(no_table, AirflowFailException), "the table may come to be"
-    assert str(tmp_path / "none") in str(no_table)
+    assert str(allowed / "none") in str(no_table)
     assert no_table.condition is not None
-    assert not (tmp_path / "none").exists()
+    assert not (allowed / "none").exists()
 
     assert "Delta" in str(no_delta_table)
-    assert [path.name for path in (tmp_path / "csv").iterdir()] == ["some.csv"]
+    assert [path.name for path in (allowed / "csv").iterdir()] == ["some.csv"]
 
     assert no_file.condition == "PATH_NOT_FOUND"
-    assert str(tmp_path / "none.csv") in str(no_file)
+    assert str(allowed / "none.csv") in str(no_file)
     assert not isinstance(no_file, AirflowFailException), "the file may come to be"
 
     assert isinstance(no_column, AirflowFailException)
     assert "id" in str(no_column)
-    assert tables.versions(other) == [0]
+
+    assert f"it is not under the allowed_locations of the Spark connection ({allowed})" in str(not_allowed)
+    assert isinstance(not_allowed, AirflowFailException), "another try would do no better"
+
+    assert (tables.versions(one), tables.versions(other)) == ([0], [0])
     assert list(Path(tempfile.gettempdir()).iterdir()) == [], "files were left behind"
 
 
@@ -220,13 +227,6 @@ def test_bounds_are_lists(connection: Callable[[str], None]) -> None:
         DeltaMergeException, match=r"allowed_locations in the extra of .* must be a list of strings, got '/data'"
     ):
         DeltaMergeHook().merge(config("/data/table"))
-
-
-def test_only_allowed_locations(table: Path, tmp_path: Path, connection: Callable[[str], None]) -> None:
-    connection(bounded(allowed_locations=[str(tmp_path / "else")]))
-    error = failure(config(table))
-    assert f"it is not under the allowed_locations of the Spark connection ({tmp_path}/else)" in str(error)
-    assert isinstance(error, AirflowFailException), "another try would do no better"
 
 
 # Death. A merge that would take for ever is ended by various hands.

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,30 @@ def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path
     wait_until(lambda: was_cancelled(output().removeprefix(before)), 60)
     assert merge(other)[1] == application
     assert tables.versions(one) == [0]
+
+
+def test_a_dry_run_with_templates_counts(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, application = merge(tables.create_table(tmp_path / "other"))
+    (tmp_path / "2026-01-31.csv").write_text("id,name\n1,Ada\n2,Grace\n")
+    before = sorted(table.rglob("*"))
+    capfd.readouterr()
+    dry = DeltaMergeOperator(
+        task_id="merge",
+        target=str(table),
+        source={"path": f"{tmp_path}/{{{{ ds }}}}.csv", "options": {"header": True, "inferSchema": True}},
+        on=["id"],
+        clauses=[when_matched_update_all(), when_not_matched_insert_all()],
+        conf=CONF,
+        keep_warm=300,
+    )
+    dry.dry_run(logical_date=datetime(2026, 1, 31, tzinfo=UTC))
+    said = capfd.readouterr().out
+    assert re.search(r"rows +inserted +2 +files +touched +0\n +updated +0 .*\n +deleted +0\n", said)
+    assert "MERGE INTO" in said
+    # Spark's application says what it is at.
+    assert f"Merge: Spark application {application}" in said
+    assert "Merge: The source is not kept: the table has no files" in said
+    assert sorted(file for file in table.rglob("*") if not file.name.startswith(".")) == before
 
 
 def start(table: Path, source: str = FINITE, identity: MergeIdentity | None = None) -> LocalApplication:

@@ -37,9 +37,10 @@ def run(home: Path, folder: Path, *dag_and_dates: str) -> dict[str, Any]:
 
 
 def main(folder: str, dag_id: str | None = None, *dates: str) -> None:
-    from airflow.utils.db import initdb
+    if dag_id is not None:
+        from airflow.utils.db import initdb
 
-    initdb()
+        initdb()
     sys.path.append(folder)  # as Airflow's own processes do
     before = set(sys.modules)
     from airflow.dag_processing.dagbag import DagBag
