@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 #: Limit for concurrent merges: they need the driver's memory and processors, regardless of the executors.
 _MAX_AT_ONCE = 8
 
+#: Errors whose message says all. The log has the traceback of all others.
+EXPLAINED = (DeltaMergeError, NotImplementedError)
+
 log = logging.getLogger("airflow_delta_merge.job")
 
 
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         outcome = JobOutcome(error=JobError.of(error))
         write_outcome(options.result, outcome)
-        if not isinstance(error, (DeltaMergeError, NotImplementedError)):
+        if not isinstance(error, EXPLAINED):
             traceback.print_exc()
         print(f"The merge failed: {outcome.errors[0].message}", file=sys.stderr)
     return 1 if outcome.errors else 0
@@ -181,7 +184,7 @@ class Merges:
                 log.info("Skipped: %s", error)
                 return MergeOutcome(target=target, skipped=str(error))
             described = JobError.of(error)
-            exc_info = None if isinstance(error, (DeltaMergeError, NotImplementedError)) else error
+            exc_info = None if isinstance(error, EXPLAINED) else error
             log.error("The merge failed: %s", described.message, exc_info=exc_info)
             return MergeOutcome(target=target, error=described)
 

@@ -29,7 +29,7 @@ from airflow_delta_merge.contract.frames import KIND, SERVER_LOCK, SOCKET, peer_
 from airflow_delta_merge.contract.outcome import JobError, JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import DeltaMergeError
-from airflow_delta_merge.job.application import Merges, log_progress, merges_at_once, write_outcome
+from airflow_delta_merge.job.application import EXPLAINED, Merges, log_progress, merges_at_once, write_outcome
 from airflow_delta_merge.job.process import end_with
 from airflow_delta_merge.job.session import describe_application, start_session
 
@@ -158,7 +158,7 @@ class _Merge:
             self.outcome = Merges(self.spark.newSession(), JobRequest.from_json(self.request)).run()
         except Exception as error:
             self.outcome = JobOutcome(error=JobError.of(error))
-            if not isinstance(error, (DeltaMergeError, NotImplementedError)):
+            if not isinstance(error, EXPLAINED):
                 self.client.log(traceback.format_exc())
             self.client.log(f"The merge failed: {self.outcome.errors[0].message}")
 
