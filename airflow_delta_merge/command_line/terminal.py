@@ -66,7 +66,7 @@ def print_commit(console: Console, details: CommitDetails) -> None:
 
 
 def print_counts(console: Console, counts: Mapping[str, Any]) -> None:
-    """A merge's result or plan: what is a number or a text, and not nothing."""
+    """A merge's result or plan, without its dicts."""
     for name, value in counts.items():
         if isinstance(value, Mapping):
             continue

@@ -18,21 +18,21 @@ PAGE = "docs/how_to/advice.md"
 
 #: Minimum number of merges as evidence.
 FEWEST_MERGES = 3
-#: Rows copied for each one updated or deleted, from which deletion vectors are advised, and what was rewritten.
+#: Deletion vectors are advised from this many rows copied per changed row, and this many bytes rewritten.
 COPIED_PER_CHANGED = 10
 REWRITTEN_BYTES = 1 << 20
-#: The smallest table for which it counts how many files are searched.
+#: Minimum number of a table's files for advice on how many are searched.
 FEWEST_FILES = 8
-#: The share of files that are searched, and of these the share that hold a changed row.
+#: Minimum share of files that are searched, and maximum share of these that hold a changed row.
 SEARCHED_SHARE = 0.5
 TOUCHED_SHARE = 0.1
-#: Partitions searched for each one changed.
+#: Minimum number of partitions searched per changed one.
 SEARCHED_PER_CHANGED_PARTITION = 3
-#: How many files, of which mean size, are worth to be compacted.
+#: Compaction is advised from this many files on, below this mean size.
 MANY_FILES = 100
 SMALL_FILE_BYTES = 16 << 20
 FILES_PER_PARTITION = 10
-#: How often files must have been replaced by equal ones.
+#: Minimum number of merges that replaced files by equal ones.
 FEWEST_REPEATS = 2
 _EQUAL = "wrote files of the same sizes and statistics as those they replaced"
 

@@ -120,7 +120,6 @@ class RecordedMerge(StoredTable):
 
         :return: ``{"result": …}`` with a :class:`~airflow_delta_merge.contract.result.MergeResult` as a dict, or with
             None if its record is no longer in the log.
-
         :raises AirflowFailException: also when the record is of a release that this one can't read.
         :raises AirflowException: as :func:`read_log`.
         """
@@ -220,9 +219,9 @@ def _last_update(table: DeltaTable) -> int:
 
 
 def moment(text: str) -> datetime:
-    """A moment given as text, in UTC when it names no zone.
+    """A moment given as ISO 8601 text, in UTC if it names no zone.
 
-    :raises ValueError: when it is none.
+    :raises ValueError: when the text is no moment.
     """
     try:
         parsed = datetime.fromisoformat(text)

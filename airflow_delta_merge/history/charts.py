@@ -31,7 +31,7 @@ pattern path { stroke: var(--over); stroke-width: 1.5; fill: none; }
 .key { width: 16px; height: 16px; vertical-align: -3px; } .legend { list-style: none; display: flex; gap: 1.5rem;
   padding: 0; margin: .2rem 0 .6rem; flex-wrap: wrap; }
 """
-#: What a page with charts must hold once.
+#: The fill patterns, which a page with charts needs once.
 PATTERNS = (
     '<svg width="0" height="0" class="patterns" aria-hidden="true"><defs>'
     + "".join(
@@ -46,8 +46,8 @@ PATTERNS = (
 class Series:
     """One kind of value in a chart.
 
-    :param name: what it is.
-    :param values: one for each bar, 0 or more; None is none.
+    :param name: its name in the legend.
+    :param values: one for each bar, 0 or more; None if the merge has no such value.
     """
 
     name: str
@@ -59,10 +59,10 @@ def stacked_bars(
 ) -> str:
     """A chart whose bars are made of one block for each series.
 
-    :param name: by what the chart is known to a screen reader.
-    :param labels: what stands below the bars.
+    :param name: the chart's name for screen readers.
+    :param labels: the text below each bar.
     :param series: at most as many as there are patterns.
-    :param written: how a value is written.
+    :param written: formats a value.
     """
     sums = [sum(each.values[at] or 0 for each in series) for at in range(len(labels))]
     largest = max([*sums, 1])

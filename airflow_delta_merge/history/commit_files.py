@@ -10,7 +10,7 @@ from typing import Any
 from airflow_delta_merge.contract.result import is_whole_number
 from airflow_delta_merge.history.records import Commit, commit_of
 
-#: Of larger commits the single files aren't kept.
+#: The files of larger commits aren't kept.
 MOST_FILES_KEPT = 100
 #: Largest commit whose files are looked at for a page of the history, in bytes.
 _MOST_BYTES_LOOKED_THROUGH = 1 << 20

@@ -43,7 +43,7 @@ class Chart:
     :param name: what it shows.
     :param versions: the versions that the merges committed.
     :param series: the parts of the bars.
-    :param written: how a value is written.
+    :param written: formats a value.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Chart:
         return [each.name for each in self.series]
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The same numbers: version and written values, oldest first."""
+        """The same numbers as text: version and formatted values, oldest first."""
         for at, version in enumerate(self.versions):
             yield version, [self.written(each.values[at]) for each in self.series]
 

@@ -139,13 +139,13 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table, as its newest version is.
+    """A table in its newest version.
 
-    :param path: the folder or URI by which it was asked for.
+    :param path: the folder or URI that was asked for.
     :param version: its newest version.
-    :param name: the name that its metadata give it.
+    :param name: the name in its metadata.
     :param properties: its table properties.
-    :param partition_columns: by what it is partitioned.
+    :param partition_columns: its partition columns.
     :param features: the table features of its protocol.
     """
 

@@ -18,17 +18,17 @@ _DEFAULT_CATALOG = "spark_catalog."
 
 
 class ReadDatasets:
-    """What a merge has read: what its config names, and what that turned out to be.
+    """The datasets that a merge reads: those that its config names, as Spark resolved them.
 
     :param named: namespaces and names of the config's inputs.
-    :param tables: what the job's plan reads.
+    :param tables: the tables and files in the job's plan.
     """
 
     def __init__(self, named: Iterable[_Name], tables: Iterable[ReadTable]) -> None:
         self._named = list(named)
         self._columns: dict[_Name, dict[str, str]] = {}
         self._symlinks: dict[_Name, str] = {}
-        #: Of each table the datasets that it is, several when files of several folders are read together.
+        #: The datasets of each table; several if files of several folders are read together.
         self.of_tables = [self._add(table) for table in tables]
 
     def inputs(self) -> list[InputDataset]:

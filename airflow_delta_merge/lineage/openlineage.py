@@ -1,6 +1,6 @@
-"""Merges as OpenLineage tells them: what was read, what was written, how much of it.
+"""The lineage of merges for OpenLineage: what was read, what was written, and how much of it.
 
-Called by Airflow's OpenLineage provider only; the extra ``openlineage`` brings it.
+Only Airflow's OpenLineage provider calls this. The extra ``openlineage`` installs it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def lineage_of_merges(
     results: Mapping[int, MergeResult],
     columns: Mapping[int, ColumnLineage],
 ) -> OperatorLineage[Any, Any]:
-    """Inputs and outputs of a task's merges, with the statements that they are.
+    """Inputs and outputs of a task's merges, with their statements.
 
     Inputs are the sources' paths or tables, or what OpenLineage's parser finds in their queries; with ``columns`` also
     what the job found behind views.
 
-    :param results: what they did, by their positions; empty before and after a failure.
-    :param columns: where the targets' columns come from, by the same positions, if the job reports it.
+    :param results: their results by position; empty before they ran and after a failure.
+    :param columns: the lineage of their targets' columns by position, if the job reported it.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import sql_job

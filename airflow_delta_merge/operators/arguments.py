@@ -31,7 +31,7 @@ from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 _SQL_FILE = ".sql"
 _STATEMENT = re.compile(r"\s*(\(\s*)*(select|with|from|values|table|merge)\s", re.IGNORECASE)
 
-#: What a pattern brings itself, with what each argument is when it isn't given.
+#: The arguments that a pattern replaces, with their defaults.
 PARTS_OF_A_PATTERN: dict[str, Any] = {
     "on": None,
     "clauses": None,
@@ -41,7 +41,7 @@ PARTS_OF_A_PATTERN: dict[str, Any] = {
     "source_dedupe": None,
     "null_keys": "allow",
 }
-#: What a statement brings itself, likewise.
+#: The arguments that a statement (``sql``) replaces, with their defaults.
 PARTS_OF_A_STATEMENT: dict[str, Any] = {
     "target": None,
     "source": None,
@@ -51,17 +51,17 @@ PARTS_OF_A_STATEMENT: dict[str, Any] = {
     "with_schema_evolution": False,
     "create_table": False,
 }
-#: What stops a merge, likewise.
+#: The arguments that may stop a merge, with their defaults.
 GUARDS: dict[str, Any] = {"fail_if": [], "on_empty_source": "merge", "expect_source": None}
 _OPTIONS: dict[str, Any] = {"update_only_changed": False, "engine": "delta_merge", **GUARDS}
-#: All that can be said of one merge, likewise.
+#: All arguments of one merge, with their defaults.
 PARTS_OF_A_MERGE: dict[str, Any] = {
     **PARTS_OF_A_STATEMENT,
     "sql": None,
     **_OPTIONS,
 }
 
-#: The window of a run, where the author gave none.
+#: A window's parts that the author left out: the run's data interval, in the DAG's timezone.
 INTERVAL = {
     "start": "{{ data_interval_start | default('', true) }}",  # asset-triggered and some manual runs have none
     "end": "{{ data_interval_end | default('', true) }}",

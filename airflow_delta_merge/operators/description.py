@@ -62,7 +62,7 @@ def describe(result: MergeResult, url: str | None = None) -> str:
 
 
 def describe_plan(plan: MergePlan) -> str:
-    """What a dry run has found, likewise."""
+    """The counts of a dry run as a small table."""
     rows = {
         "inserted": plan.num_inserted_rows,
         "updated": plan.num_updated_rows,

@@ -1,4 +1,4 @@
-"""What an operator says of the Spark that merges: where it runs, what it gets, as whom."""
+"""The operator's options for Spark: where it runs, what it gets, and as which user."""
 
 from __future__ import annotations
 

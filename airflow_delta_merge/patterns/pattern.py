@@ -20,7 +20,7 @@ class Pattern(ABC):
     :param keys: the columns of target and source by which a source row finds its target row.
     """
 
-    #: What the pattern is called in a dict.
+    #: The pattern's name in a dict.
     NAME: ClassVar[str]
 
     keys: tuple[str, ...]

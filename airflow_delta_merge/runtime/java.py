@@ -33,8 +33,7 @@ def check_java() -> tuple[str, int]:
 
 
 def takes_option(option: str) -> bool:
-    """Whether the Java that :func:`check_java` found starts with an option, which not each release knows, and without
-    a warning."""
+    """Whether the Java that :func:`check_java` finds takes an option without a warning. Not every release has each."""
     try:
         done = _run([_find(), option, "-version"])
     except (OSError, subprocess.SubprocessError):  # e.g. on a machine that is too busy

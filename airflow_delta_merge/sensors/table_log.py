@@ -158,7 +158,7 @@ def checked_number(argument: str, value: Any) -> Any:
 def whole_number(argument: str, value: int | str | None) -> int | None:
     """The value of an argument in this run; None if it is empty.
 
-    :raises AirflowFailException: when it is none.
+    :raises AirflowFailException: when it is no whole number.
     """
     if value is None or value == "":
         return None

@@ -49,7 +49,7 @@ def table_address(location: str, before: int | None = None) -> str:
 
 
 def merge_address(location: str, version: int) -> str:
-    """The address of a commit's page, likewise."""
+    """The address of a commit's page, relative to the others."""
     return f"merge?{urlencode({'location': location, 'version': version})}"
 
 
