@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_delta_merge.config.checks import option_text
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import DeltaMergeError, SparkConnectionError
 from airflow_delta_merge.launch.kubernetes import APPLICATION, SUBMISSION
 from airflow_delta_merge.launch.spark_operator import SparkOperatorNamespace, spark_application
 from airflow_delta_merge.launch.spark_submit import SparkSubmit
@@ -53,10 +53,10 @@ class SparkOperatorSubmit(SparkSubmit):
         manager = self.cluster_mode.manager
         assert isinstance(manager, SparkOperatorNamespace)
         folder = _path_of(f"{self.cluster_mode.result_folder}/uploads/{self.cluster_mode.submission}")
-        folder.mkdir(parents=True)
         for_driver = partial(_for_driver, folder)
         option, request, *arguments = list(self._application_args or [])
         try:
+            folder.mkdir(parents=True)
             resource = spark_application(
                 self._build_spark_common_args(),
                 self._properties,
@@ -67,6 +67,12 @@ class SparkOperatorSubmit(SparkSubmit):
                 labels={APPLICATION: self.cluster_mode.application, SUBMISSION: self.cluster_mode.submission},
             )
             manager.create(resource)
+        except OSError as error:  # the API's errors have a class of their own
+            shutil.rmtree(folder, ignore_errors=True)
+            raise SparkConnectionError(
+                f"The merge's files can't be copied to {folder}: {error}. Check that all of them exist, and that the "
+                "worker can write to the result_path of the Spark connection."
+            ) from error
         except BaseException as error:
             if not isinstance(error, DeltaMergeError):  # the task's execution_timeout: the resource may exist
                 self.end_on_cluster()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,18 @@ def test_the_copied_request_stays_private(
     ((request,), (package,)) = (list(tmp_path.rglob(name)) for name in ("request.json", "airflow_delta_merge.zip"))
     assert request.read_text() == staging.request.read_text()
     assert [path.stat().st_mode & 0o777 for path in (request, package)] == [0o600, 0o644]
+
+
+def test_files_that_cannot_be_copied_are_named(prepared: tuple[SparkSubmit, Staging], tmp_path: Path) -> None:
+    submit, staging = prepared
+    submit._jars = "/no/such.jar"
+    with pytest.raises(SparkConnectionError, match=r"No such file or directory: '/no/such\.jar'\. Check that all"):
+        submit.run(str(staging.application))
+    assert list((tmp_path / staging.folder.name / "uploads").iterdir()) == []
+    shutil.rmtree(tmp_path / staging.folder.name)
+    (tmp_path / staging.folder.name).touch()  # where the folder would be
+    with pytest.raises(SparkConnectionError, match=r"Not a directory: .* can write to the result_path"):
+        submit.run(str(staging.application))
 
 
 @pytest.mark.parametrize("before", [True, False])
