@@ -7,10 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,6 +25,7 @@ from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.once import applied
 from tests.airflow.processes import naming
+from tests.waiting import wait_until
 
 SUBMIT = Path(__file__).parents[1] / "faults" / "seam" / "spark-submit"
 WHO = MergeIdentity(
@@ -151,10 +150,3 @@ def left(folder: Path) -> list[str]:
         program, *arguments = process.info["cmdline"]
         left.append(" ".join([Path(program).name, *arguments]))
     return left
-
-
-def wait_until(condition: Any, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)

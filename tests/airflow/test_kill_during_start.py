@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.processes import naming
+from tests.waiting import wait_until
 
 CONFIG = MergeConfig(target="/tmp/t", source="/tmp/s", on=["id"], clauses=[when_matched_delete()])
 KILLED = "Airflow ended this task, and Spark with it"
@@ -78,13 +79,6 @@ def nothing_runs(folder: Path) -> None:
     time.sleep(0.5)  # longer than what stands for spark-submit takes to leave its file
     assert not (folder / "started").exists()
     assert list(folder.glob("airflow_delta_merge_*")) == []
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def fails_as_killed(hook: DeltaMergeHook, *, deferrable: bool) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from airflow_delta_merge.launch.staging import Staging, stage
 from airflow_delta_merge.triggers import delta_merge as triggers_delta_merge
 from airflow_delta_merge.triggers.delta_merge import DeltaMergeTrigger
 from tests.airflow.processes import naming
+from tests.waiting import wait_until
 
 CONFIG = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
 WHO = MergeIdentity(application_id="me", generation=7)
@@ -57,13 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def processes(folder: Path) -> list[psutil.Process]:
     return naming(str(folder))
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def staged_for(identity: MergeIdentity | None, config: MergeConfig = CONFIG) -> Staging:

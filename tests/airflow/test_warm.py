@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,7 @@ from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.processes import naming
 from tests.cluster import deferred
+from tests.waiting import wait_until
 
 SECRET = "a-password-of-these-tests"
 CONF = SPARK | {
@@ -118,13 +119,6 @@ def processes(folder: Path) -> list[psutil.Process]:
     return naming(f"{folder}/airflow_delta_merge_")
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
 def the_kept_spark() -> KeptSpark:
     (kept,) = KeptSpark.all()
     return kept
@@ -184,7 +178,7 @@ def test_a_killed_task_cancels_its_merge_and_no_other(tmp_path: Path, home: Path
     with said.open("w") as out:
         command = [sys.executable, "-u", "-c", code, str(one)]
         task = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-    wait_until(lambda: f"Merge: Spark application {application}" in said.read_text() or task.poll() is not None)
+    wait_until(lambda: f"Merge: Spark application {application}" in said.read_text() or task.poll() is not None, 120)
     assert task.poll() is None, said.read_text()
     assert not the_kept_spark().end_if_idle()
     # Another one goes on at the same time, and after it was killed.

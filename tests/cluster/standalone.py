@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyspark
 
 from scripts.real_airflow import free_port
 from tests.cluster.processes import stop
+from tests.waiting import wait_until
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -108,13 +108,6 @@ def _cwd(process: psutil.Process) -> str:
     with suppress(psutil.Error):
         return str(process.cwd())
     return ""
-
-
-def wait_until(condition: Callable[[], Any], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
 
 
 @contextmanager

@@ -26,8 +26,9 @@ from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow import tables
 from tests.cluster.processes import ENDLESS, SMALL, config, rows
-from tests.cluster.standalone import Standalone, standalone, wait_until
+from tests.cluster.standalone import Standalone, standalone
 from tests.cluster.warm import check_that_merges_share_an_application
+from tests.waiting import wait_until
 
 SEAM = Path(__file__).parent / "seam" / "spark-submit"
 CONF = {

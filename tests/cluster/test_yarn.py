@@ -36,9 +36,9 @@ from tests.airflow.test_dags import Run
 from tests.airflow.test_submitted_application import FakeYarn
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, JAVA, SMALL, config, rows
-from tests.cluster.standalone import wait_until
 from tests.cluster.warm import check_that_merges_share_an_application
 from tests.cluster.yarn import SPARK_JARS, Yarn, yarn
+from tests.waiting import wait_until
 
 # A Python as the nodes of a cluster have it: with nothing of ours, nor of Spark's.
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"

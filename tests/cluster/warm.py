@@ -15,7 +15,7 @@ from airflow_delta_merge.launch.spark_application import SparkApplication
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import config, rows
-from tests.cluster.standalone import wait_until
+from tests.waiting import wait_until
 
 
 def check_that_merges_share_an_application(

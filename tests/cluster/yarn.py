@@ -19,7 +19,8 @@ import pyspark
 from airflow_delta_merge.runtime.jars import MAVEN_CENTRAL, MAVEN_VARIABLE
 from scripts.real_airflow import free_port
 from tests.cluster.processes import stop
-from tests.cluster.standalone import SECONDS_TO_START, wait_until
+from tests.cluster.standalone import SECONDS_TO_START
+from tests.waiting import wait_until
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 JARS = Path(__file__).parents[2] / ".cache" / "yarn"

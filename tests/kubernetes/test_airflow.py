@@ -12,10 +12,10 @@ import pytest
 from tests.airflow.conftest import airflow_home
 from tests.airflow.once import Once, applied, running, with_canary
 from tests.cluster.processes import ENDLESS
-from tests.cluster.standalone import wait_until
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connections import environment
 from tests.kubernetes.pods import Pods
+from tests.waiting import wait_until
 
 __all__ = ["airflow_home"]
 

@@ -16,13 +16,13 @@ import pytest
 from scripts.real_airflow import RealAirflow
 from tests.airflow import tables
 from tests.airflow.conftest import airflow_home
-from tests.cluster.standalone import wait_until
 from tests.kubernetes import spark
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connections import environment
 from tests.kubernetes.host import ADDRESS
 from tests.kubernetes.images import SPARK
 from tests.kubernetes.pods import Pods
+from tests.waiting import wait_until
 
 __all__ = ["airflow_home"]
 

@@ -30,7 +30,6 @@ from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeF
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows
-from tests.cluster.standalone import wait_until
 from tests.cluster.warm import check_that_merges_share_an_application
 from tests.kubernetes import host
 from tests.kubernetes.cluster import Cluster
@@ -38,6 +37,7 @@ from tests.kubernetes.connections import environment
 from tests.kubernetes.pods import Pods
 from tests.object_storage.s3_server import KEYS
 from tests.object_storage.s3proxy import s3proxy
+from tests.waiting import wait_until
 
 #: Rows for which a merge takes some ten seconds here.
 LONG = "SELECT id, CONCAT('new', id) AS name FROM range(40000000) WHERE SHA2(CAST(id AS STRING), 512) LIKE '000%'"

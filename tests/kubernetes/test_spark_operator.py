@@ -15,11 +15,11 @@ from airflow_delta_merge.task_exceptions import DeltaMergeException, DeltaMergeF
 from tests.airflow import tables
 from tests.cluster import deferred
 from tests.cluster.processes import ENDLESS, config, rows
-from tests.cluster.standalone import wait_until
 from tests.kubernetes import spark_operator
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.connections import environment
 from tests.kubernetes.pods import Pods
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 NAMESPACE = "of-spark-operator"

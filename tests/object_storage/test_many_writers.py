@@ -20,13 +20,13 @@ from airflow_delta_merge.connections.s3 import S3Access
 from airflow_delta_merge.runtime.jars import delta_jars
 from airflow_delta_merge.runtime.log_store import LOG_STORE_PROPERTIES, log_store_jar
 from airflow_delta_merge.runtime.store_drivers import ABFS, GCS, S3A
-from tests.cluster.standalone import wait_until
 from tests.faults.writers import SHARED
 from tests.object_storage import azurite, fake_gcs
 from tests.object_storage.conftest import RUN_ON
 from tests.object_storage.s3_server import KEYS
 from tests.object_storage.s3proxy import VERSION as S3PROXY_VERSION
 from tests.object_storage.s3proxy import s3proxy
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

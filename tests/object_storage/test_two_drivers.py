@@ -15,10 +15,10 @@ from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.task_exceptions import DeltaMergeException
 from tests.airflow.conftest import SPARK
-from tests.cluster.standalone import wait_until
 from tests.object_storage.conftest import promise_one_writer
 from tests.object_storage.orders import config, rows, table
 from tests.object_storage.s3_server import S3Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 SECONDS_TO_COMMIT = 240

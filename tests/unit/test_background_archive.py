@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from airflow_delta_merge.runtime import background_archive, class_archive, jars
+from tests.waiting import wait_until
 
 TRY = [sys.executable, "-P", "-m", "airflow_delta_merge.runtime.background_archive"]
 
@@ -45,10 +46,7 @@ def makers(folder: Path) -> list[psutil.Process]:
 
 
 def wait_for(folder: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not (folder / "tries").exists() or makers(folder):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
+    wait_until(lambda: (folder / "tries").exists() and not makers(folder), 60)
 
 
 def test_a_failed_try_leaves_its_reason_and_is_not_repeated_at_once(folder: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.exceptions import MergeExecutionError
 from airflow_delta_merge.job import application as job
 from airflow_delta_merge.job.process import is_alive
+from tests.waiting import wait_until
 
 
 def test_outcome_appears_whole_and_private(tmp_path: Path) -> None:
@@ -109,10 +109,3 @@ def runs(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/stat")  # where nobody reaps orphans a dead process stays as a zombie
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_until(condition, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)

@@ -23,6 +23,7 @@ from airflow_delta_merge.contract.outcome import JobOutcome, MergeOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import MergeExecutionError, MergeGuardError
 from airflow_delta_merge.job import server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="keep_warm is for Linux")
 #: What stands for the outcome of a merge that was not cancelled.
@@ -66,7 +67,7 @@ class Served:
         self.why = ""
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
-        self.wait_until(lambda: (folder / SOCKET).exists())
+        wait_until(lambda: (folder / SOCKET).exists())
 
     def _serve(self) -> None:
         self.why = server.Server(self.spark, self.folder).serve()
@@ -88,7 +89,7 @@ class Served:
     def begin_slow(self, target: str) -> socket.socket:
         """Begin a merge that lasts, and read until it runs: a task that leaves earlier has no merge to cancel."""
         connection = self.begin(target)
-        self.wait_until(lambda: "Merging into" in (receive(connection) or {}).get("log", ""))
+        wait_until(lambda: "Merging into" in (receive(connection) or {}).get("log", ""))
         return connection
 
     def merge(self, target: str, keep_warm: float = 100.0) -> list[dict[str, Any]]:
@@ -103,12 +104,6 @@ class Served:
         with self.connect() as connection:
             send(connection, {"end": "if idle"})
             return receive(connection)
-
-    def wait_until(self, condition: Any) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.02)
 
 
 @pytest.fixture

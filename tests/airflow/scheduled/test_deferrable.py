@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,18 +14,12 @@ import pytest
 
 from tests.airflow.once import Once, applied, with_canary
 from tests.airflow.scheduled.conftest import TRIGGERER
+from tests.waiting import wait_until
 
 # They take minutes: `make test` has one deferred merge, in test_scheduler.py.
 pytestmark = pytest.mark.slow
 
 ENDLESS = "SELECT id, 1L AS n FROM range(1000000000000) WHERE hash(id) = 1"
-
-
-def within(seconds: float, condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
 
 
 def nothing_left_within(seconds: float, airflow: Once) -> None:
@@ -108,7 +102,7 @@ def test_marked_failed_while_deferred(airflow: Once) -> None:
     endless(airflow, "marked", table)
     airflow.mark("once_deferrable_source", "marked", "failed")
     nothing_left_within(10, airflow)
-    within(30, lambda: "Ending Spark, because" in airflow.logged("once_deferrable_source", "marked"))
+    wait_until(lambda: "Ending Spark, because" in airflow.logged("once_deferrable_source", "marked"), 30)
     assert applied(table) == 0
 
 
@@ -137,7 +131,7 @@ def test_cleared_while_deferred(airflow: Once) -> None:
     before = submits(airflow, "cleared")
     airflow.clear("once_deferrable", "cleared", "merge")
     airflow.wait(lambda: len(submits(airflow, "cleared")) == 2)
-    within(10, lambda: not is_alive(before[0]))
+    wait_until(lambda: not is_alive(before[0]), 10)
     (airflow.control / "cleared.-1" / "hold").unlink()
     airflow.run_ended("once_deferrable", "cleared")
     assert (airflow.result("once_deferrable", "cleared")["version"], applied(table)) == (1, 1)
@@ -167,7 +161,7 @@ def test_the_triggerer_is_killed_and_another_one_goes_on(airflow: Once, ended_me
     if ended_meanwhile:
         hold.unlink()
         airflow.wait(lambda: applied(table) == 1)
-        within(60, lambda: list(airflow.temporary.glob("*/exit.json")))
+        wait_until(lambda: list(airflow.temporary.glob("*/exit.json")), 60)
     airflow.start(TRIGGERER)
     if not ended_meanwhile:
         time.sleep(3)  # it may take over before, or after, the application goes on
