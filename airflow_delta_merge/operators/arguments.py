@@ -121,6 +121,11 @@ def plain_source(source: Any) -> Any:
     return to_plain(as_source(source))
 
 
+def plain_clauses(clauses: Any) -> Any:
+    """Clauses as :func:`to_plain` makes them, also a single one."""
+    return to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+
+
 def plain_dedupe(dedupe: Any) -> Any:
     """What ``source_dedupe`` says as :func:`to_plain` makes it, which would give the columns of a set some order."""
     latest_by = dedupe.get("latest_by") if isinstance(dedupe, Mapping) else dedupe
@@ -144,6 +149,7 @@ def plain_part(name: str, value: Any) -> Any:
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "target": plain_target,
     "source": plain_source,
+    "clauses": plain_clauses,
     "source_dedupe": plain_dedupe,
     "window": window_template,
 }

@@ -24,7 +24,6 @@ from airflow_delta_merge.config import (
     SourceExpectations,
     statements_to_sql,
 )
-from airflow_delta_merge.config.checks import require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS
 from airflow_delta_merge.exceptions import MergeConfigError
@@ -32,7 +31,7 @@ from airflow_delta_merge.links.delta_merge import CommitLink, SparkApplicationLi
 from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_MERGE,
     build_merge,
-    check_is_known,
+    plain_clauses,
     plain_dedupe,
     plain_source,
     plain_target,
@@ -45,10 +44,10 @@ from airflow_delta_merge.operators.dry_run import rendered_without_run
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
 from airflow_delta_merge.operators.named_errors import names_its_task, task_named
-from airflow_delta_merge.operators.parse_checks import check_arguments
+from airflow_delta_merge.operators.parse_checks import check_arguments, check_options
 from airflow_delta_merge.operators.rendering import Renderer, read_template_files, render_arguments
-from airflow_delta_merge.operators.shared_arguments import check_shared_arguments
-from airflow_delta_merge.operators.spark_options import SparkOptions, check_spark_options
+from airflow_delta_merge.operators.shared_arguments import CheckedPartial, check_given
+from airflow_delta_merge.operators.spark_options import SparkOptions
 from airflow_delta_merge.operators.stopped_merges import guards_kept, skipped_if_empty
 from airflow_delta_merge.operators.task_links import (
     keep_history_page,
@@ -79,10 +78,6 @@ COUNTS_WITH_KEYS = (
     "num_deleted_rows",
     "num_inserted_rows",
     "num_touched_files",
-)
-_NOT_TEMPLATED = (
-    *("null_safe", "null_keys", "with_schema_evolution", "update_only_changed", "engine"),
-    *("exactly_once", "max_commit_attempts", "deferrable"),
 )
 
 
@@ -235,7 +230,7 @@ class DeltaMergeOperator(SparkOptions):
         self.target = plain_target(target)
         self.source = plain_source(source)
         self.on = to_plain(on)
-        self.clauses = to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+        self.clauses = plain_clauses(clauses)
         self.pattern = to_plain(pattern)
         self.sql = sql
         self.null_safe = null_safe
@@ -265,7 +260,7 @@ class DeltaMergeOperator(SparkOptions):
         self.statement: str | None = None
         self._is_rendered = False
         self._is_killed = False
-        _check_options(vars(self))
+        check_options(vars(self))
         self._check_at_parse()
         if self.merges is not None and self.multiple_outputs:
             raise MergeConfigError("multiple_outputs is not available with merges, which return a list. Remove it.")
@@ -274,10 +269,10 @@ class DeltaMergeOperator(SparkOptions):
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """Check the arguments that mapped tasks share; Airflow makes the tasks themselves only in a run."""
         with task_named(kwargs.get("task_id")):
-            check_spark_options(kwargs)
-            _check_options(kwargs)
-            check_shared_arguments(kwargs)
-        return super().partial(**kwargs)
+            check_given(kwargs)
+        shared = super().partial(**kwargs)
+        shared.__class__ = CheckedPartial
+        return shared
 
     def _check_at_parse(self) -> None:
         if self.merges is None:
@@ -502,16 +497,3 @@ class DeltaMergeOperator(SparkOptions):
         self._is_killed = True
         if "hook" in self.__dict__:
             self.hook.on_kill()
-
-
-def _check_options(given: Mapping[str, Any]) -> None:
-    """Check the task's own options and what isn't templated, of those that are given."""
-    for name in _NOT_TEMPLATED:
-        check_is_known(name, given.get(name))
-    for name in ("exactly_once", "deferrable"):
-        require_bool(given.get(name, True), name)
-    events, attempts = given.get("asset_events", "never"), given.get("max_commit_attempts", 1)
-    if events not in ("on_commit", "always", "never"):
-        raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {events!r}.")
-    if not isinstance(attempts, int) or attempts < 1:
-        raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}.")

@@ -37,10 +37,14 @@ def arguments_of_tasks(operator: BaseOperator, context: Any) -> Collection[str]:
     return names
 
 
+def default_args_of(dag: Any, group: Any) -> dict[str, Any]:
+    """What the DAG and the task group give their tasks as defaults."""
+    return {**(dag.default_args if dag else {}), **(group.default_args if group else {})}
+
+
 def _of_default_args(operator: BaseOperator, given: Mapping[str, Any]) -> list[str]:
     """The names of the arguments that ``default_args`` gave, which another task's value would have replaced."""
-    dag, group = operator.get_dag(), getattr(operator, "task_group", None)
-    defaults = {**(dag.default_args if dag else {}), **(group.default_args if group else {})}
+    defaults = default_args_of(operator.get_dag(), getattr(operator, "task_group", None))
     return [name for name, value in given.items() if name in defaults and value is defaults[name]]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 
 @contextmanager
-def task_named(task_id: Any) -> Iterator[None]:
-    """Add a task's id to an error about its arguments."""
+def task_named(task_id: Any, which: str = "") -> Iterator[None]:
+    """Add a task's id, and which of the mapped ones it is, to an error about its arguments."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        error.add_note(f"This is about the task {task_id!r}.")
+        error.add_note(f"This is about the task {task_id!r}{which}.")
         raise
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from airflow_delta_merge.config.checks import is_output
+from airflow_delta_merge.config.checks import is_output, require_bool
 from airflow_delta_merge.config.jdbc_source import JDBC
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
@@ -16,6 +16,7 @@ from airflow_delta_merge.operators.arguments import (
     PARTS_OF_A_PATTERN,
     PARTS_OF_A_STATEMENT,
     build_merge,
+    check_is_known,
     holds_output,
     is_unknown,
     names_file,
@@ -23,6 +24,10 @@ from airflow_delta_merge.operators.arguments import (
 )
 from airflow_delta_merge.operators.templates import is_template
 
+_NOT_TEMPLATED = (
+    *("null_safe", "null_keys", "with_schema_evolution", "update_only_changed", "engine"),
+    *("exactly_once", "max_commit_attempts", "deferrable"),
+)
 _NEEDED = ("target", "source", "on", "clauses")
 # What a source says of bad rows; where the last one lies is a text in any case.
 _OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
@@ -65,6 +70,22 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
             "clauses, sql replaces all four."
         )
     _check_at_parse(arguments)
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Check the task's own options and what isn't templated, of those that are given.
+
+    :raises MergeConfigError: when one is invalid.
+    """
+    for name in _NOT_TEMPLATED:
+        check_is_known(name, given.get(name))
+    for name in ("exactly_once", "deferrable"):
+        require_bool(given.get(name, True), name)
+    events, attempts = given.get("asset_events", "never"), given.get("max_commit_attempts", 1)
+    if events not in ("on_commit", "always", "never"):
+        raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {events!r}.")
+    if not isinstance(attempts, int) or attempts < 1:
+        raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}.")
 
 
 def stand_ins_beside(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,12 +42,8 @@ from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.readable_ids import readable
 
 SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[arg-type]
-GOOD: dict[str, Any] = {
-    "target": "db.target",
-    "source": "SELECT 1 AS id",
-    "on": ["id"],
-    "clauses": [when_matched_update_all(), when_not_matched_insert_all()],
-}
+UPSERT: dict[str, Any] = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
+GOOD: dict[str, Any] = {"target": "db.target", "source": "SELECT 1 AS id", **UPSERT}
 
 
 def operator(**changes: Any) -> DeltaMergeOperator:
@@ -413,6 +409,47 @@ def test_what_mapped_tasks_share_is_checked_at_parse(shared: dict[str, Any], sen
 )
 def test_what_mapped_tasks_share_may_leave_the_rest_open(shared: dict[str, Any]) -> None:
     assert DeltaMergeOperator.partial(task_id="merge", **shared).kwargs.items() >= shared.items()
+
+
+@pytest.mark.parametrize(
+    ("shared", "mapped", "sentence"),
+    [
+        ({"target": "t"}, {"sql": ["MERGE INTO t USING s ON 1 = 1 WHEN MATCHED THEN DELETE"]}, "Remove target, or rem"),
+        ({"pattern": Upsert(keys=("id",))}, {"on": [["id"]]}, "Remove on, or remove pattern"),
+        ({"target": "t", "on": ["id"]}, {"source": ["/a", "/b"]}, "missing: clauses"),
+        (GOOD, {"engine": ["builtin", "delta"]}, "engine must be one of"),
+        ({"target": "t", **UPSERT}, {"source": {"/a": 1}}, "Expected a string"),
+        (GOOD, {"keep_warm": [60, "long"]}, "keep_warm must be a number"),
+        ({"target": "t"}, [UPSERT | {"source": "/a"}, UPSERT | {"source": "/b", "on": "id"}], "'merge' of map index 1"),
+    ],
+    ids=readable,
+)
+def test_what_tasks_are_mapped_over_is_checked_with_what_they_share(shared: Any, mapped: Any, sentence: str) -> None:
+    """Airflow builds mapped tasks only in a run, so each of these failed in each run."""
+    with DAG("some", schedule=None), pytest.raises(MergeConfigError) as caught:
+        _mapped(shared, mapped)
+    assert sentence in "".join([str(caught.value), *caught.value.__notes__])
+
+
+@pytest.mark.parametrize(
+    ("defaults", "shared", "mapped"),
+    [
+        (UPSERT, {"target": "t"}, {"source": ["/a", "/{{ ds }}"], "fail_if": [{"num_deleted_rows": 1}, {}]}),
+        ({}, {"target": "t", "source": "s", "on": ["id"]}, {"clauses": [when_matched_delete(), GOOD["clauses"]]}),
+        ({}, {"target": "t", "on": ["id"], "clauses": (each for each in GOOD["clauses"])}, {"source": ["a", "b"]}),
+        ({}, {"clauses": when_matched_delete()}, [{"target": "t", "source": "s", "on": ["id"]}]),
+        ({}, {}, {"merges": [[GOOD], [GOOD, GOOD]]}),
+        ({}, GOOD, {"window": []}),
+    ],
+)
+def test_what_tasks_are_mapped_over_may_be_anything_that_fits(defaults: Any, shared: Any, mapped: Any) -> None:
+    with DAG("some", schedule=None, default_args=defaults):
+        assert _mapped(shared, mapped).is_mapped
+
+
+def _mapped(shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
+    partial = DeltaMergeOperator.partial(task_id="merge", **shared)
+    return partial.expand_kwargs(over) if isinstance(over, list) else partial.expand(**over)
 
 
 @pytest.mark.parametrize(

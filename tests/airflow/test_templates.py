@@ -264,16 +264,15 @@ def test_default_args_of_mapped_tasks_stand_in_the_dag(by: str) -> None:
     assert merge.target == f"/lake/{HOSTILE}"
 
 
-@pytest.mark.parametrize("by", ["expand", "expand_kwargs", "an element of expand_kwargs"])
-def test_a_whole_conf_of_another_task_is_refused(by: str) -> None:
+def test_a_whole_conf_of_another_task_is_refused() -> None:
     with DAG("run", schedule=None):
-        partial = DeltaMergeOperator.partial(task_id="merge", **GOOD)
-        if by == "expand":
-            mapped = partial.expand(conf=upstream())
-        else:
-            mapped = partial.expand_kwargs(upstream() if by == "expand_kwargs" else [upstream()])
-    with pytest.raises(AirflowFailException, match="fixed names in the DAG file"):
-        _render_mapped(mapped, {"conf": {"spark.jars": "/tmp/evil.jar"}})
+        one, two, three = (DeltaMergeOperator.partial(task_id=f"merge_{each}", **GOOD) for each in range(3))
+        mapped = [one.expand_kwargs(upstream()), two.expand_kwargs([upstream()])]
+        with pytest.raises(MergeConfigError, match="fixed names in the DAG file"):
+            three.expand(conf=upstream())
+    for each in mapped:
+        with pytest.raises(AirflowFailException, match="fixed names in the DAG file"):
+            _render_mapped(each, {"conf": {"spark.jars": "/tmp/evil.jar"}})
 
 
 def test_a_window_of_another_task_gets_the_interval(returned: list[Any]) -> None:
