@@ -123,7 +123,8 @@ def plain_source(source: Any) -> Any:
 
 def plain_clauses(clauses: Any) -> Any:
     """Clauses as :func:`to_plain` makes them, also a single one."""
-    return to_plain([clauses] if isinstance(clauses, (MergeClause, Mapping, str)) else clauses)
+    is_one = isinstance(clauses, (MergeClause, Mapping, str)) and not is_template(clauses)
+    return to_plain([clauses] if is_one else clauses)
 
 
 def plain_dedupe(dedupe: Any) -> Any:

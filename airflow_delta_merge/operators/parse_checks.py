@@ -29,6 +29,8 @@ _NOT_TEMPLATED = (
     *("exactly_once", "max_commit_attempts", "deferrable"),
 )
 _NEEDED = ("target", "source", "on", "clauses")
+# What is no text, so that a template of it can only be native.
+_NO_TEXTS = ("clauses", "pattern", "create_table")
 # What a source says of bad rows; where the last one lies is a text in any case.
 _OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
 # What stands for parts of a JDBC source whose values only the run knows.
@@ -108,7 +110,10 @@ def _check_at_parse(arguments: Mapping[str, Any]) -> None:
     """
     numbers = count(1)
     known = {
-        name: _STAND_INS[name] if holds_output(value) else _fill(value, numbers) for name, value in arguments.items()
+        name: _STAND_INS[name]
+        if holds_output(value) or (name in _NO_TEXTS and is_template(value))
+        else _fill(value, numbers)
+        for name, value in arguments.items()
     }
     known["source"] = _known_source(arguments["source"], known["source"])
     known |= _known_guards(arguments)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+from ast import literal_eval
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ _OWN_TEMPLATES = frozenset({*INTERVAL.values(), APPLICATION_NAME})
 _TEXTS = (str, Number, date, time, timedelta, Undefined)
 # A template that is one or several expressions and nothing else.
 _EXPRESSION = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
+# Parts of arguments whose values are texts of any kind, e.g. JSON.
+_ANY_TEXTS = frozenset({"conf", "options", "properties"})
 # The arguments that may name a file with their content, also inside ``merges``.
 _IN_FILES = ("sql", "source")
 
@@ -89,8 +92,8 @@ class Renderer:
             rendered = to_plain(value.resolve(self.context))
         elif isinstance(value, str) and (not of_task or value in _OWN_TEMPLATES):
             rendered = self._text(path, value)
-            if rendered == "None" and _EXPRESSION.fullmatch(value):  # as a template that isn't native writes None
-                rendered = None
+            if isinstance(rendered, str) and _EXPRESSION.fullmatch(value):
+                rendered = _of_expression(path, rendered)
         else:
             return value
         if rendered is None:
@@ -112,6 +115,28 @@ def none_in_this_run(argument: str) -> MergeConfigError:
         f"{argument} was given, but its value in this run is None. Check what the task or the template gives, or "
         f"remove {argument}."
     )
+
+
+def _of_expression(path: tuple[Any, ...], text: str) -> Any:
+    """What a single expression gave, of which a template that isn't native has made a text.
+
+    :raises MergeConfigError: when it was a list or a dict, which as a text is no path, name or SQL.
+    """
+    if text == "None":
+        return None
+    if path[-1] == "create_table" and text in ("True", "False"):
+        return text == "True"
+    if text[:1] in ("[", "{") and _ANY_TEXTS.isdisjoint(path):
+        kind = None
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            kind = type(literal_eval(text)).__name__
+        if kind is not None:
+            raise MergeConfigError(
+                f"{_written(path)} is the text of a {kind} in this run, because a template gives a text. Set "
+                "render_template_as_native_obj=True in the DAG or, if a task returns it, pass the task's output "
+                "instead of a template."
+            )
+    return text
 
 
 def _rendered(template: Template, context: Any) -> Any:

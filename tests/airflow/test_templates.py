@@ -264,6 +264,43 @@ def test_default_args_of_mapped_tasks_stand_in_the_dag(by: str) -> None:
     assert merge.target == f"/lake/{HOSTILE}"
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("source", {"path": "/in/day.csv", "options": {"header": True}}),
+        ("source", ["/in/a.parquet", "/in/b.parquet"]),
+        ("on", ["id"]),
+        ("clauses", [when_matched_update_all().to_dict()]),
+        ("create_table", {"columns": "id INT"}),
+        ("fail_if", {"num_deleted_rows": 5}),
+        ("source_dedupe", {"latest_by": "at"}),
+        ("expect_source", {"unique": ["id"]}),
+    ],
+    ids=readable,
+)
+def test_a_template_of_a_list_or_dict_needs_native_objects(argument: str, value: Any) -> None:
+    """Else its text was a path, a column, or a condition, at which the merge failed in Spark."""
+    template, variables = {argument: "{{ params.value }}"}, {"params": {"value": value}}
+    assert getattr(rendered(native=True, variables=variables, **template), argument) == value
+    with pytest.raises(
+        AirflowFailException, match=rf"{argument} is the text of a \w+ .* Set render_template_as_native"
+    ):
+        rendered(variables=variables, **template)
+
+
+def test_a_pattern_or_a_part_of_an_argument_may_be_a_template_of_a_list_or_dict() -> None:
+    upsert = {"pattern": "{{ params.p }}", "create_table": "{{ params.create }}", **NO_UPSERT}
+    variables = {
+        "params": {"p": {"pattern": "upsert", "keys": ["id"]}, "keys": ["id"], "json": '{"a": 1}', "create": False}
+    }
+    merge = rendered(native=True, variables=variables, **upsert)
+    assert ("ON (" in str(merge.statement), merge.create_table) == (True, False)
+    with pytest.raises(AirflowFailException, match=r"pattern\.keys\[0\] is the text of a list"):
+        rendered(variables=variables, **NO_UPSERT, pattern={"pattern": "upsert", "keys": ["{{ params['keys'] }}"]})
+    text = rendered(variables=variables, conf={"spark.x": "{{ params.json }}"}).conf
+    assert text == {"spark.x": '{"a": 1}'}
+
+
 def test_a_whole_conf_of_another_task_is_refused() -> None:
     with DAG("run", schedule=None):
         one, two, three = (DeltaMergeOperator.partial(task_id=f"merge_{each}", **GOOD) for each in range(3))
