@@ -88,6 +88,7 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"null_keys": "refuse"}, "null_keys must be allow or fail"),
         ({"on_empty_source": "ignore"}, "on_empty_source must be one of merge, skip, fail"),
         ({"expect_source": {"unqiue": ["id"]}}, "expect_source has unknown keys: unqiue"),
+        ({"expect_source": {"cheap": "price < 5"}}, "unknown keys: cheap.* a condition of your own, a dict like"),
         ({"expect_source": {"unique": ["{{ key }}", "id", "ID"]}}, "unique names a column twice"),
         ({"expect_source": ["id"]}, "expect_source must be a dict like"),
         (
