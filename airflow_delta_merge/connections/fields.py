@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -22,9 +23,17 @@ def existing_connection(conn_id: str, error: type[DeltaMergeError], advice: str)
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as missing:
         raise error(f"There is no Airflow connection {conn_id!r}. {advice}") from missing
-    if not isinstance(connection.extra_dejson, dict):  # of the command line or the environment
+    if not _is_object(connection.extra):  # of the environment or a secrets backend
         raise error(f"The connection {conn_id!r} has an extra that is not a JSON object. Correct or empty it.")
     return connection
+
+
+def _is_object(extra: str | None) -> bool:
+    """Whether an extra can be read; Airflow takes what is no JSON for empty, with all that it forbids."""
+    try:
+        return not (extra or "").strip() or isinstance(json.loads(extra or ""), dict)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

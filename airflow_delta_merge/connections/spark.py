@@ -43,13 +43,19 @@ def find_connection(conn_id: str) -> Connection:
     :raises SparkConnectionError: when any other connection is missing, or its extra is not a JSON object.
     """
     try:
-        return existing_connection(
+        connection = existing_connection(
             conn_id, SparkConnectionError, "Create it, or remove conn_id to run Spark on this machine."
         )
     except SparkConnectionError as error:
         if conn_id != DEFAULT_CONNECTION or not isinstance(error.__cause__, AirflowNotFoundException):
             raise
         return Connection(conn_id=conn_id, conn_type="spark", host=LOCAL_MASTER)
+    if not connection.conn_type:
+        raise SparkConnectionError(
+            f"The connection {conn_id!r} has no type. Set its conn_type; a URI begins with delta-merge:// or spark://, "
+            "never with an underscore."
+        )
+    return connection
 
 
 def as_spark_connection(connection: Connection) -> Connection:
@@ -161,6 +167,11 @@ class _SparkFields:
                 "whole extra as JSON into the parameter __extra__."
             )
         for name, value in conf.items():
+            if not name.startswith("spark."):
+                raise self.refused(
+                    f"a conf with the name {name!r:.80}, which Spark ignores. Start it with spark. or, for Hadoop's "
+                    "properties, with spark.hadoop."
+                )
             if not isinstance(value, (str, int, float)):
                 raise self.refused(f"a conf whose {name} is not a string, number or boolean.")
         deploy_mode = self.extra.get("deploy-mode") or "client"

@@ -145,6 +145,7 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
     [
         ({"queue": "q"}, "unknown extras: queue. .* into conf"),
         ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object.*in a URI .* __extra__"),
+        ({"conf": {"fs.s3a.endpoint": "y"}}, "name 'fs.s3a.endpoint', which Spark ignores"),
         ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is not a string"),
         ({"conf": {"spark.submit.deployMode": "cluster"}}, "deployMode is not its deploy mode client. Remove it"),
         ({"jars": ["/a.jar"]}, "jars that is not a string"),
@@ -160,7 +161,7 @@ def test_what_is_not_understood_is_an_error(define: Define, extra: dict[str, Any
         _ = DeltaMergeHook(conn_id="lake").settings
 
 
-@pytest.mark.parametrize("extra", [["keep_warm"], 7], ids=readable)
+@pytest.mark.parametrize("extra", [["keep_warm"], 7, "{'allowed_locations': ['/lake']}"], ids=readable)
 @pytest.mark.parametrize("conn_id", ["lake", "spark_default"])
 def test_an_extra_that_is_no_object_is_an_error(monkeypatch: pytest.MonkeyPatch, conn_id: str, extra: Any) -> None:
     connection = {"conn_type": "delta_merge", "host": "yarn", "extra": extra}
@@ -169,6 +170,14 @@ def test_an_extra_that_is_no_object_is_an_error(monkeypatch: pytest.MonkeyPatch,
         find_connection(conn_id)
     with pytest.raises(StoreAccessError, match="not a JSON object"):
         S3Access.of(conn_id)
+
+
+def test_a_uri_with_an_underscore_has_no_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", "delta_merge://yarn?namespace=staging")
+    with pytest.raises(SparkConnectionError, match=r"'lake' has no type\..* a URI begins with delta-merge://"):
+        find_connection("lake")
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", "delta-merge://yarn?namespace=staging")
+    assert settings().namespace == "staging"
 
 
 FIELDS = (
