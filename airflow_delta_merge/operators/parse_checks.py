@@ -30,7 +30,7 @@ _NOT_TEMPLATED = (
 )
 _NEEDED = ("target", "source", "on", "clauses")
 # What is no text, so that a template of it can only be native.
-_NO_TEXTS = ("clauses", "pattern", "create_table")
+_NO_TEXTS = ("pattern", "create_table")
 # What a source says of bad rows; where the last one lies is a text in any case.
 _OF_BAD_ROWS = ("bad_rows", "max_bad_rows", "bad_rows_path")
 # What stands for parts of a JDBC source whose values only the run knows.
@@ -115,6 +115,7 @@ def _check_at_parse(arguments: Mapping[str, Any]) -> None:
         else _fill(value, numbers)
         for name, value in arguments.items()
     }
+    known["clauses"] = _known_clauses(arguments["clauses"], numbers)
     known["source"] = _known_source(arguments["source"], known["source"])
     known |= _known_guards(arguments)
     known["window"] = _known_window(arguments["window"])
@@ -124,6 +125,13 @@ def _check_at_parse(arguments: Mapping[str, Any]) -> None:
         needs_keys = arguments["null_safe"] or arguments["source_dedupe"] is not None
         known["on"] = _STAND_INS["on"] if needs_keys else "template = template"
     build_merge(known)
+
+
+def _known_clauses(clauses: Any, numbers: count[int]) -> Any:
+    """The clauses, in which texts stand for conditions and values that only the run knows."""
+    parts = clauses if isinstance(clauses, list) else [clauses]
+    no_texts = [part.get("values") if isinstance(part, Mapping) else part for part in parts]
+    return _STAND_INS["clauses"] if any(map(is_unknown, no_texts)) else _fill(clauses, numbers)
 
 
 def _known_source(given: Any, filled: Any) -> Any:
@@ -212,8 +220,8 @@ def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
 
 
 def _fill(value: Any, numbers: count[int]) -> Any:
-    """Replace each templated string by a text of its own, which does as name, path and expression."""
-    if is_template(value):
+    """Replace what only the run knows by a text of its own, which does as name, path and expression."""
+    if is_unknown(value):
         return f"(template_{next(numbers)})"
     if isinstance(value, Mapping):
         return {_fill(name, numbers): _fill(item, numbers) for name, item in value.items()}

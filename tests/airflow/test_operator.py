@@ -45,6 +45,8 @@ SCD2 = Scd2(keys=["id"], columns=["name"], effective_at="at")  # type: ignore[ar
 UPSERT: dict[str, Any] = {"on": ["id"], "clauses": [when_matched_update_all(), when_not_matched_insert_all()]}
 GOOD: dict[str, Any] = {"target": "db.target", "source": "SELECT 1 AS id", **UPSERT}
 
+UPDATE = {"kind": "matched", "action": "update"}
+
 
 def operator(**changes: Any) -> DeltaMergeOperator:
     return DeltaMergeOperator(task_id="merge", **{**GOOD, **changes})
@@ -368,7 +370,29 @@ def test_output_of_an_upstream_task_is_accepted_anywhere() -> None:
             on=upstream.output,
             clauses=[when_matched_delete().to_dict() | {"condition": upstream.output["condition"]}],
         )
+        for number, clause in enumerate(
+            [upstream.output, {**UPDATE, "values": upstream.output}, "{{ params.clause }}"]
+        ):
+            DeltaMergeOperator(task_id=f"clause_{number}", **{**GOOD, "clauses": [clause]})
     assert merge.upstream_task_ids == {"up"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"acton": "delete"}, "unknown keys: acton"),
+        ({"except_columns": ["id"]}, "except_columns"),
+        ({"values": {}}, "at least one"),
+    ],
+)
+def test_clauses_beside_an_output_are_checked_at_parse(changes: dict[str, Any], sentence: str) -> None:
+    with DAG("some", schedule=None):
+        output = DeltaMergeOperator(task_id="up", **GOOD).output
+        known = {**UPDATE, "values": {"n": output["n"]}}
+        clauses = [{**known, "condition": output["condition"]}, {**known, **changes}]
+        operator(clauses=clauses[:1])
+        with pytest.raises(MergeConfigError, match=sentence):
+            DeltaMergeOperator(task_id="bad", **{**GOOD, "clauses": clauses})
 
 
 @pytest.mark.parametrize(
