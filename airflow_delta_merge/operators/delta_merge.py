@@ -315,12 +315,14 @@ class DeltaMergeOperator(SparkOptions):
         settings = self.hook.settings
         if self._is_killed:  # before there was a hook
             self.hook.on_kill()
-        self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
+        is_scheduled = not is_of_no_scheduler(context)
+        if is_scheduled:  # dag.test() would show an error if there is no last run
+            self.hook.preparation.expected_seconds = seconds_of_last_run(context.get("ti"))
         identity = merge_identity(context, settings.namespace) if self.exactly_once else None
         lineage = is_lineage_sent()
         with kept_at_the_end(self, context), guards_kept(self, context):
             # dag.test() resumes a task with the event alone, so it would fail after its merge, and merge again.
-            if self.deferrable and not is_of_no_scheduler(context):
+            if self.deferrable and is_scheduled:
                 start_and_defer(self, context, configs, identity, lineage=lineage)
             keep_columns = self._columns.__setitem__ if lineage else None
             arguments: dict[str, Any] = {

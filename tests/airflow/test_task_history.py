@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.preparation import SHORT_SECONDS, Preparation
+from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
 from tests.airflow.conftest import DAGS
+from tests.airflow.test_operator import GOOD, context
 from tests.readable_ids import readable
 
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
@@ -63,6 +66,23 @@ def test_only_the_last_run_of_the_same_task_counts() -> None:
     first, *later = found
     assert first == {"alone[-1]": None, "mapped[0]": None, "mapped[1]": None}
     assert later == [{"alone[-1]": 1.0, "mapped[0]": 1.0, "mapped[1]": 2.0}] * 2
+
+
+@pytest.mark.parametrize("is_scheduled", [True, False])
+def test_a_run_of_dag_test_asks_for_no_last_run(*, is_scheduled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow shows an error in the terminal when there is none, with the first DAG that somebody tries."""
+
+    def merge(*_: Any, **__: Any) -> None:
+        raise RuntimeError("merges")
+
+    asked: list[str] = []
+    monkeypatch.setattr(DeltaMergeHook, "merge", merge)
+    date = datetime(2026, 3, 1, tzinfo=UTC)
+    values = context() if is_scheduled else context(start_date=date, logical_date=date)
+    values["ti"].xcom_pull = lambda task_ids, **_: asked.append(task_ids)
+    with pytest.raises(RuntimeError, match="merges"):
+        DeltaMergeOperator(task_id="merge", **GOOD).execute(values)  # type: ignore[arg-type]
+    assert bool(asked) is is_scheduled
 
 
 def test_no_merge_fails_for_want_of_a_hint() -> None:
