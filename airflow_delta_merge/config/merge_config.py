@@ -198,8 +198,9 @@ def _check_on(on: str | Iterable[str], null_safe: bool) -> str | tuple[str, ...]
         require_text(on, "on")
         if null_safe:
             raise MergeConfigError("null_safe needs key columns; in a condition use <=>.")
-        if re.fullmatch(r"\s*[^\W\d]\w*\s*", on) and on.strip().lower() not in ("true", "false"):
-            raise MergeConfigError(f"on={on!r} is a column, not a condition. For a key column use on=[{on!r}].")
+        names = [name.strip() for name in on.split(",")]
+        if all(re.fullmatch(r"[^\W\d]\w*", name) for name in names) and on.strip().lower() not in ("true", "false"):
+            raise MergeConfigError(f"on={on!r} names columns and is no condition. For key columns use on={names!r}.")
         return on
     refuse_output(on, "on")
     if isinstance(on, Mapping) or not isinstance(on, Iterable):

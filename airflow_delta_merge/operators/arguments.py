@@ -29,6 +29,8 @@ from airflow_delta_merge.operators.templates import is_template
 from airflow_delta_merge.patterns import Pattern, pattern_from_dict
 
 _SQL_FILE = ".sql"
+# As Python writes objects that have no text of their own.
+_TEXT_OF_OBJECT = re.compile(r"<[\w.<>]+ object at 0x[0-9a-f]+>")
 _STATEMENT = re.compile(r"\s*(\(\s*)*(select|with|from|values|table|merge)\s", re.IGNORECASE)
 
 #: The arguments that a pattern replaces, with their defaults.
@@ -91,6 +93,11 @@ def to_plain(value: Any) -> Any:
     """
     if isinstance(value, _WITH_DICT):
         return to_plain(cast("_HasDict", value).to_dict())
+    if isinstance(value, str) and _TEXT_OF_OBJECT.search(value):
+        raise MergeConfigError(
+            f"{value!r:.200} holds the text of an object. A DAG's parameter has no value in an f-string: write "
+            "a text without f, with {{ params.… }}."
+        )
     if isinstance(value, str) or is_output(value):
         return value
     if isinstance(value, os.PathLike):

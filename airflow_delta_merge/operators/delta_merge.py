@@ -232,7 +232,7 @@ class DeltaMergeOperator(SparkOptions):
         self.on = to_plain(on)
         self.clauses = plain_clauses(clauses)
         self.pattern = to_plain(pattern)
-        self.sql = sql
+        self.sql = to_plain(sql)
         self.null_safe = null_safe
         self.null_keys = null_keys
         self.target_alias = target_alias

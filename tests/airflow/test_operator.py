@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG, Asset, task
+from airflow.sdk import DAG, Asset, dag, task
 
 from airflow_delta_merge import patterns
 from airflow_delta_merge.assets.delta import delta_asset
@@ -65,6 +65,7 @@ def operator(**changes: Any) -> DeltaMergeOperator:
         ({"on": []}, "on is empty"),
         ({"on": ""}, "some text for on"),
         ({"on": "id"}, r"use on=\['id'\]"),
+        ({"on": "id, day "}, r"use on=\['id', 'day'\]"),
         ({"on": ["id", "target.id = source.id"]}, "Set on to one condition, .* or to key columns"),
         ({"on": ["{{ key }}", "id", "id"]}, "key column twice"),
         ({"on": "target.id = source.id", "null_safe": True}, "null_safe needs key columns"),
@@ -325,6 +326,19 @@ def test_a_wrong_type_that_no_check_names_is_a_sentence(monkeypatch: pytest.Monk
     monkeypatch.setattr(MergeConfig, "__post_init__", fails)
     with pytest.raises(MergeConfigError, match=r"An argument of the merge has a wrong type: no such attribute\."):
         operator()
+
+
+def test_a_parameter_of_the_dag_in_an_f_string_is_refused() -> None:
+    """Its text has no value: the merge would go into a folder named ``<… object at 0x7f15da744680>``."""
+
+    @dag(schedule=None)
+    def of_parameters(name: str = "orders") -> None:
+        operator(target=name)
+        for text in ({**GOOD, "target": f"/lake/{name}"}, {"sql": f"MERGE INTO {name} USING s ON true"}):
+            with pytest.raises(MergeConfigError, match=r"DagParam object at 0x.* with \{\{ params"):
+                DeltaMergeOperator(task_id=f"by_text_{len(text)}", **text)
+
+    of_parameters()
 
 
 def test_a_clause_given_as_a_dict_is_checked_too() -> None:
