@@ -12,8 +12,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import by_version
-from airflow_delta_merge.engine.delta_jvm.gateway import Gateway, JavaObject, class_name_of, jdf, scala_option
+from airflow_delta_merge.engine.delta_jvm.gateway import (
+    Gateway,
+    JavaObject,
+    class_name_of,
+    jdf,
+    scala_list,
+    scala_option,
+)
 from airflow_delta_merge.engine.delta_jvm.statement import ResolvedMerge
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from airflow_delta_merge.engine.column_names import ColumnNames
@@ -83,6 +91,26 @@ class TargetScan:
         self._gateway = gateway
         self._command = statement.command
         self._transaction = transaction
+
+    def refuse_views_of_other_columns(self) -> None:
+        """Refuse a view that renames, reorders or computes columns: rows that stay would be written as it shows them.
+
+        :raises MergeExecutionError: with the condition by which Delta's own merge fails on most of them.
+        """
+        plan, columns = self._command.target(), []
+        for rule in ("analysis.EliminateSubqueryAliases", "optimizer.CollapseProject"):
+            plan = self._gateway.module(f"org.apache.spark.sql.catalyst.{rule}").apply(plan)
+        if class_name_of(plan) == "Project":
+            columns, plan = scala_list(plan.projectList()), plan.child()
+        is_table = class_name_of(plan) == "LogicalRelation"
+        if is_table and all(map(_is_as_stored, columns, scala_list(plan.output()))):
+            return
+        raise MergeExecutionError(
+            "The target is a view that renames, reorders or computes columns. MERGE needs a Delta table, or a view "
+            "that is a plain SELECT * of one.",
+            condition="MISSING_ATTRIBUTES.RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
+            sql_state="0A000",
+        )
 
     @cached_property
     def tracks_rows(self) -> bool:
@@ -233,6 +261,15 @@ class TargetScan:
         for column in tracking:
             rows = self._gateway.wrap(jdf(rows).withMetadata(column.name, column.metadata))
         return rows
+
+
+def _is_as_stored(column: JavaObject, stored: JavaObject) -> bool:
+    """Whether a column of a projection is the table's own one, whose CHAR Spark may pad."""
+    value = column
+    while class_name_of(value) in ("Alias", "Cast"):  # a view casts each column to the type that it has
+        value = value.child()
+    is_stored = value.semanticEquals(stored) and column.dataType().equals(stored.dataType())
+    return column.name() == stored.name() and bool(is_stored or "readSidePadding(" in str(value.toString()))
 
 
 def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:

@@ -134,6 +134,7 @@ class MergeTransaction:
         if analysed.size() != metadata.schema().size():
             errors = self._gateway.delta("DeltaErrors")
             raise from_throwable(errors.schemaChangedSinceAnalysis(analysed, metadata.schema(), False))
+        self.target.refuse_views_of_other_columns()
         index = self._command.targetFileIndex()
         by_version.ensure_type_widening_unchanged(self._gateway, index, self._transaction)
         if self._command.canMergeSchema():
