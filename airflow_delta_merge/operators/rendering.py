@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 from ast import literal_eval
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from airflow_delta_merge.config.checks import is_output
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import INTERVAL, names_file, to_plain, window_template
 from airflow_delta_merge.operators.spark_options import APPLICATION_NAME, CONF_AT_RUN_TIME, check_options_of_a_run
+from airflow_delta_merge.operators.templates import is_expression
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _OWN_TEMPLATES = frozenset({*INTERVAL.values(), APPLICATION_NAME})
 # What a single expression gives that is a text in SQL, a path or a name; other values stay what they are.
 _TEXTS = (str, Number, date, time, timedelta, Undefined)
-# A template that is one or several expressions and nothing else.
-_EXPRESSION = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
 # Parts of arguments whose values are texts of any kind, e.g. JSON.
 _ANY_TEXTS = frozenset({"conf", "options", "properties"})
 # The arguments that may name a file with their content, also inside ``merges``.
@@ -92,7 +90,7 @@ class Renderer:
             rendered = to_plain(value.resolve(self.context))
         elif isinstance(value, str) and (not of_task or value in _OWN_TEMPLATES):
             rendered = self._text(path, value)
-            if isinstance(rendered, str) and _EXPRESSION.fullmatch(value):
+            if isinstance(rendered, str) and is_expression(value):
                 rendered = _of_expression(path, rendered)
         else:
             return value

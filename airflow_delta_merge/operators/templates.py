@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import StrictUndefined
 
 _BEGIN = re.compile(r"\{\{|\{%|\{#")
+_EXPRESSION = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
 
 #: Variables that are missing in runs without a logical date: asset-triggered ones in Airflow 3, and some manual ones.
 _OF_LOGICAL_DATE = (
@@ -25,6 +26,11 @@ _OF_LOGICAL_DATE = (
 def is_template(value: Any) -> bool:
     """Whether a value is known only once it is rendered."""
     return isinstance(value, str) and _BEGIN.search(value) is not None
+
+
+def is_expression(value: Any) -> bool:
+    """Whether a value is a template of one or several expressions and nothing else."""
+    return isinstance(value, str) and _EXPRESSION.fullmatch(value) is not None
 
 
 def with_missing_dates(context: Any) -> Any:

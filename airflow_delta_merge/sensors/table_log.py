@@ -15,11 +15,12 @@ from airflow.providers.common.compat.sdk import (
 )
 from jinja2 import UndefinedError
 
-from airflow_delta_merge.config.checks import option_text, require_bool
+from airflow_delta_merge.config.checks import is_output, option_text, require_bool
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
-from airflow_delta_merge.operators.templates import with_missing_dates
+from airflow_delta_merge.operators.rendering import none_in_this_run
+from airflow_delta_merge.operators.templates import is_expression, with_missing_dates
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -86,14 +87,16 @@ class TableLogSensor(BaseSensorOperator):
         self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
     ) -> None:
         """Render, and have Airflow mask the secrets. Mapped sensors come here, too."""
+        names = [name for name in template_fields if _is_needed(getattr(parent, name))]
         try:
             super()._do_render_template_fields(parent, template_fields, with_missing_dates(context), *args, **kwargs)
         except UndefinedError as error:
             raise AirflowFailException(str(error)) from error
+        for name in names:
+            if getattr(parent, name) in (None, "None"):  # without its condition the sensor would succeed too early
+                raise AirflowFailException(str(none_in_this_run(name)))
         for name in self.texts:
             if (value := getattr(self, name)) is not None:
-                if str(value) == "None":
-                    raise AirflowFailException(f"The value of {name} in this run is None. Correct its template.")
                 setattr(self, name, str(value))
         if self.path is not None:
             try:
@@ -101,11 +104,23 @@ class TableLogSensor(BaseSensorOperator):
             except ValueError as error:
                 raise AirflowFailException(str(error)) from error
         for name in self.dicts:
-            value = getattr(self, name)
-            if not isinstance(value, Mapping):
-                raise AirflowFailException(f"{name} must be a dict, but is {value!r:.80} in this run. Correct it.")
+            _check_dict(name, getattr(self, name))
         self.storage_options = {name: option_text(value) for name, value in self.storage_options.items()}
         mask_secrets(self.storage_options)
+
+
+def _is_needed(value: Any) -> bool:
+    """Whether an argument has a value in each run; a template with ``{% if … %}`` may leave it out."""
+    return is_output(value) or is_expression(value)
+
+
+def _check_dict(argument: str, value: Any) -> None:
+    """Check a dict that has its values of this run."""
+    if not isinstance(value, Mapping):
+        raise AirflowFailException(f"{argument} must be a dict, but is {value!r:.80} in this run. Correct it.")
+    for key, part in value.items():
+        if str(part) == "None":
+            raise AirflowFailException(str(none_in_this_run(f"{argument}.{key}")))
 
 
 def checked_text(argument: str, value: Any) -> Any:

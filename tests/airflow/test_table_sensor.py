@@ -201,11 +201,40 @@ def test_what_is_no_dict_in_a_run_fails_without_retries(name: str) -> None:
         waiting.render_template_fields({"params": {"given": "day"}})
 
 
-def test_a_path_of_none_in_a_run_is_no_table_to_wait_for() -> None:
-    with DAG("waiting", schedule=None):
-        waiting = DeltaTableSensor(task_id="wait", path="{{ params.given }}")
-    with pytest.raises(AirflowFailException, match="value of path in this run is None"):
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("name", ["path", "version", "updated_since", "partition"])
+def test_a_condition_of_none_in_a_run_is_not_left_out(name: str, native: bool) -> None:
+    """In a DAG with native objects the sensor succeeded as soon as there was a table."""
+    with DAG("waiting", schedule=None, render_template_as_native_obj=native):
+        waiting = DeltaTableSensor(**{"task_id": "wait", "path": "/t", name: "{{ params.given }}"})
+    with pytest.raises(AirflowFailException, match=f"{name} was given, but its value in this run is None"):
         waiting.render_template_fields({"params": {"given": None}})
+
+
+def test_a_partition_of_none_in_a_run_is_not_waited_for() -> None:
+    with DAG("waiting", schedule=None):
+        waiting = DeltaTableSensor(task_id="wait", path="/t", partition={"day": "{{ params.day }}"})
+    with pytest.raises(AirflowFailException, match=r"partition\.day was given, but its value in this run is None"):
+        waiting.render_template_fields({"params": {"day": None}})
+
+
+def test_a_condition_that_another_task_returned_as_none_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DAG("waiting", schedule=None):
+        returned = DeltaTableSensor(task_id="first", path="/t").output
+        waiting = DeltaTableSensor(task_id="wait", path="/t", version=returned)  # type: ignore[arg-type]
+        merged = DeltaMergeSensor(task_id="merged", external_task_id="merge", path=returned)  # type: ignore[arg-type]
+    monkeypatch.setattr(type(returned), "resolve", lambda *_, **__: None)
+    for sensor, name in ((waiting, "version"), (merged, "path")):
+        with pytest.raises(AirflowFailException, match=f"{name} was given, but its value in this run is None"):
+            sensor.render_template_fields({})
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_template_may_leave_a_condition_out(native: bool) -> None:
+    with DAG("waiting", schedule=None, render_template_as_native_obj=native):
+        waiting = DeltaTableSensor(task_id="wait", path="/t", version="{% if params.old %}3{% endif %}")
+    waiting.render_template_fields({"params": {"old": False}})
+    assert waiting._condition().version is None
 
 
 def test_a_moment_and_a_path_may_be_values_of_python() -> None:
