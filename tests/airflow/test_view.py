@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -325,24 +324,17 @@ def test_commits_that_are_not_there_are_sentences(api: TestClient, database: Dat
         assert answer.status_code == 422
 
 
-def test_pages_of_many_commits_follow_each_other_quickly(
-    api: TestClient, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pages_of_many_commits_follow_each_other(api: TestClient, database: Database, tmp_path: Path) -> None:
     path = create_table(tmp_path / "long")
-    for version in range(1, 10_000):
+    for version in range(1, 250):
         merge_commit(path, version)
     database.merged(path, "load")
-    seconds = []
-    for _ in range(2):
-        began = time.perf_counter()
+    for _ in range(2):  # from the log, and from what is kept of it
         html = get(api, "table", location=path)
-        seconds.append(time.perf_counter() - began)
-    with capsys.disabled():
-        print(f" (10,000 commits: cold {seconds[0]:.2f} s, warm {seconds[1]:.2f} s)", end="")
-    assert re.findall(r'version=(\d+)">\d+</a></th>', html) == [str(version) for version in range(9999, 9899, -1)]
-    (older,) = re.findall(r'<a href="(table[^"]*before=9900)"', html)
+        assert re.findall(r'version=(\d+)">\d+</a></th>', html) == [str(version) for version in range(249, 149, -1)]
+    (older,) = re.findall(r'<a href="(table[^"]*before=150)"', html)
     next_page = api.get(f"/delta_merge/{unescape(older)}", headers=token(api)).text
-    assert re.findall(r'version=(\d+)">\d+</a></th>', next_page)[0] == "9899"
+    assert re.findall(r'version=(\d+)">\d+</a></th>', next_page) == [str(version) for version in range(149, 49, -1)]
 
 
 def test_pages_are_framed_by_airflow_only_and_load_nothing(api: TestClient, database: Database) -> None:
