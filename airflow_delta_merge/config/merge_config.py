@@ -175,7 +175,7 @@ class MergeConfig(MergeOptions):
         return tuple(sorted(self.clauses, key=lambda clause: kinds.index(clause.kind)))
 
     def to_dict(self) -> dict[str, Any]:
-        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        """A dict of JSON types; ``from_dict`` reads it back."""
         return {
             "target": self.target.to_dict(),
             "source": self.source.to_dict(),

@@ -59,5 +59,5 @@ class MergeStatement(MergeOptions):
         return self.sql
 
     def to_dict(self) -> dict[str, Any]:
-        """A dict of JSON types; :meth:`from_dict` reads it back."""
+        """A dict of JSON types; ``from_dict`` reads it back."""
         return {"sql": self.sql, **super().to_dict()}

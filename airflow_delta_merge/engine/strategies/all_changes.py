@@ -54,7 +54,7 @@ class AllChanges:
     def write(self) -> tuple[JavaObject, AllChanges]:
         """Write the new versions of rows and the inserted rows, and remove the old versions.
 
-        The metrics of :func:`~airflow_delta_merge.engine.metrics.count_rows` must have been set before.
+        The metrics of :func:`~airflow_delta_merge.engine.target_metrics.count_rows` must have been set before.
 
         :return: JVM sequence of file actions (files added, and files removed or given a deletion vector), and the
             changes as they were written: files that could not be copied were rewritten.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def count_inserted(merge: MergeContext, touched: TouchedFiles, num_written: int) -> int:
     """Number of rows that the insert clauses wrote.
 
-    The metrics of :func:`~airflow_delta_merge.engine.metrics.count_rows` must have been set before; that of copied rows
-    is set again where the log's numbers of rows are wrong.
+    The metrics of :func:`~airflow_delta_merge.engine.target_metrics.count_rows` must have been set before; that of
+    copied rows is set again where the log's numbers of rows are wrong.
 
     :param num_written: number of rows in all the files that the merge adds.
     :raises MergeExecutionError: when rows are missing or too many.
