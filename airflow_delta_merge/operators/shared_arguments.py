@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -21,6 +21,9 @@ if AIRFLOW_V_3_0_PLUS or TYPE_CHECKING:
 else:
     from airflow.models.mappedoperator import MappedOperator, OperatorPartial
 
+#: Airflow's own limit for the tasks of one mapped operator, unless it is configured. Parsing must stay short.
+_MOST_CHECKED = 1024
+
 
 class CheckedPartial(OperatorPartial):
     """What mapped tasks share, which checks it together with what stands in the DAG of what they are mapped over."""
@@ -29,7 +32,7 @@ class CheckedPartial(OperatorPartial):
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
         mapped = super().expand(**mapped_kwargs)
-        for values in product(*map(_values, mapped_kwargs.values())):
+        for values in islice(product(*map(_values, mapped_kwargs.values())), _MOST_CHECKED):
             self._check(dict(zip(mapped_kwargs, values, strict=True)))
         return mapped
 
