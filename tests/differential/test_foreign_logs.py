@@ -12,8 +12,7 @@ import pytest
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget, when_matched_update_all
 from airflow_delta_merge.contract.identity import MergeIdentity
-from airflow_delta_merge.engine import merge, merge_sql, plan
-from airflow_delta_merge.engine.source import read_once
+from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.foreign_tables import check_all_ways, make_table
 from tests.differential.session_settings import session_settings
