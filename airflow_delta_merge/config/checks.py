@@ -96,15 +96,20 @@ def option_text(value: Any) -> str:
 
 
 def check_keys(
-    data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = ()
+    data: Mapping[str, Any], what: str, *, required: Sequence[str] = (), optional: Sequence[str] = (), advice: str = ""
 ) -> None:
+    """Check that a dict has the required keys and no unknown ones.
+
+    :param advice: what to do about an unknown key, as a sentence.
+    """
     missing = [key for key in required if key not in data]
     unknown = sorted(str(key) for key in data if key not in required and key not in optional)
     if missing:
         raise MergeConfigError(f"The merge {what} lacks: {', '.join(missing)}.")
     if unknown:
         known = ", ".join((*required, *optional))
-        raise MergeConfigError(f"The merge {what} has unknown keys: {', '.join(unknown)}. Known are: {known}.")
+        text = f"The merge {what} has unknown keys: {', '.join(unknown)}. Known are: {known}. {advice}"
+        raise MergeConfigError(text.rstrip())
 
 
 def check_fields(cls: type[Any], data: Mapping[str, Any], what: str, *, others: Sequence[str] = ()) -> None:

@@ -112,11 +112,12 @@ class SourceExpectations:
             )
         named = {name: part for name, part in value.items() if name not in _KEYS and isinstance(part, Mapping)}
         parts = {name: part for name, part in value.items() if name not in named}
-        if unknown := sorted(str(name) for name in parts if name not in _KEYS):
-            raise MergeConfigError(
-                f"The merge expect_source has unknown keys: {', '.join(unknown)}. Known are: {', '.join(_KEYS)}. "
-                "Any other names a condition of your own, a dict like {'condition': 'price > 0'}."
-            )
+        check_keys(
+            parts,
+            "expect_source",
+            optional=_KEYS,
+            advice="Any other names a condition of your own, a dict like {'condition': 'price > 0'}.",
+        )
         for name in ("unique", "not_null"):
             if isinstance(part := parts.get(name), Mapping):
                 check_keys(part, f"expect_source's {name}", required=("columns",), optional=("on_failure",))
