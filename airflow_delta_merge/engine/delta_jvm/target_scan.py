@@ -97,13 +97,13 @@ class TargetScan:
 
         :raises MergeExecutionError: with the condition by which Delta's own merge fails on most of them.
         """
-        plan, columns = self._command.target(), []
-        for rule in ("analysis.EliminateSubqueryAliases", "optimizer.CollapseProject"):
-            plan = self._gateway.module(f"org.apache.spark.sql.catalyst.{rule}").apply(plan)
-        if class_name_of(plan) == "Project":
-            columns, plan = scala_list(plan.projectList()), plan.child()
-        is_table = class_name_of(plan) == "LogicalRelation"
-        if is_table and all(map(_is_as_stored, columns, scala_list(plan.output()))):
+        rules = "org.apache.spark.sql.catalyst"
+        plan = self._gateway.module(f"{rules}.analysis.EliminateSubqueryAliases").apply(self._command.target())
+        if class_name_of(plan) == "LogicalRelation":  # the table itself
+            return
+        plan = self._gateway.module(f"{rules}.optimizer.CollapseProject").apply(plan)
+        is_view = class_name_of(plan) == "Project" and class_name_of(plan.child()) == "LogicalRelation"
+        if is_view and all(map(_is_as_stored, scala_list(plan.projectList()), scala_list(plan.child().output()))):
             return
         raise MergeExecutionError(
             "The target is a view that renames, reorders or computes columns. MERGE needs a Delta table, or a view "
