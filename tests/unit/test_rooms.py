@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -50,14 +50,13 @@ TASK_EXCEPTIONS = "task_exceptions"
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """The module of each import, also of those inside functions and of those only for type checkers."""
+    """What is imported, ``package.module.name``, also inside functions and only for type checkers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            module = str(node.module)
-            yield from (f"{module}.{name.name}" for name in node.names) if module == PACKAGE.name else [module]
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 def _rooms_and_packages(room: str) -> tuple[set[str], set[str]]:
@@ -75,13 +74,11 @@ def _imports_of_modules() -> dict[str, set[str]]:
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
         for path in PACKAGE.rglob("*.py")
     }
-    found: dict[str, set[str]] = {}
-    for module, path in paths.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        names = {(str(node.module), f"{node.module}.{name.name}") for node in froms for name in node.names}
-        found[module] = {name if name in paths else of for of, name in names} & paths.keys()
-    return found
+    names = {module: set(_imports(ast.parse(path.read_text(encoding="utf-8")))) for module, path in paths.items()}
+    return {
+        module: {name if name in paths else name.rpartition(".")[0] for name in imported} & paths.keys()
+        for module, imported in names.items()
+    }
 
 
 def test_each_room_is_in_the_table() -> None:
@@ -118,30 +115,34 @@ def test_the_modules_beside_the_rooms_import_only_the_standard_library_at_once()
         top = [name for node in body if isinstance(node, ast.Import | ast.ImportFrom) for name in _imports(node)]
         others = {name.split(".")[0] for name in top} - sys.stdlib_module_names
         assert others <= {PACKAGE.name}, module
-        assert {name for name in top if name.startswith(PACKAGE.name)} <= {f"{PACKAGE.name}.exceptions"}, module
+        own = {name.rpartition(".")[0] for name in top if name.startswith(PACKAGE.name)}
+        assert own <= {f"{PACKAGE.name}.exceptions"}, module
+
+
+def _check_that_there_is_no_circle(counted_as: Callable[[str], str | None]) -> None:
+    """Check the imports between groups of modules.
+
+    :param counted_as: the group of a module; None to leave it out.
+    :raises CycleError: with a circle.
+    """
+    imports: dict[str, set[str]] = {}
+    for module, imported in _imports_of_modules().items():
+        if (group := counted_as(module)) is not None:
+            others = set(filter(None, map(counted_as, imported)))
+            imports.setdefault(group, set()).update(others - {group})
+    TopologicalSorter(imports).prepare()
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """The modules of ``operators`` count as one: each takes the operator itself."""
-
-    def counted(module: str) -> str:
-        return "operators" if module.startswith(f"{PACKAGE.name}.operators.") else module
-
-    imports: dict[str, set[str]] = {}
-    for module, imported in _imports_of_modules().items():
-        imports.setdefault(counted(module), set()).update(set(map(counted, imported)) - {counted(module)})
-    TopologicalSorter(imports).prepare()  # raises CycleError with a circle
+    operators = f"{PACKAGE.name}.operators."
+    _check_that_there_is_no_circle(lambda module: operators if module.startswith(operators) else module)
 
 
 def test_no_folders_of_the_engine_import_each_other_in_a_circle() -> None:
     """A module beside the folders counts as a folder."""
 
-    def folder(module: str) -> str:
-        return module.split(".")[2] if module.count(".") > 1 else "__init__"
+    def folder(module: str) -> str | None:
+        return ".".join(module.split(".")[:3]) if module.startswith(f"{PACKAGE.name}.engine") else None
 
-    imports: dict[str, set[str]] = {}
-    for module, imported in _imports_of_modules().items():
-        if module.startswith(f"{PACKAGE.name}.engine"):
-            others = {folder(name) for name in imported if name.startswith(f"{PACKAGE.name}.engine")}
-            imports.setdefault(folder(module), set()).update(others - {folder(module)})
-    TopologicalSorter(imports).prepare()  # raises CycleError with a circle
+    _check_that_there_is_no_circle(folder)
