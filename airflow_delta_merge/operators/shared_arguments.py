@@ -26,7 +26,7 @@ _MOST_CHECKED = 1024
 
 
 class CheckedPartial(OperatorPartial):
-    """What mapped tasks share, which checks it together with what stands in the DAG of what they are mapped over."""
+    """The arguments that mapped tasks share, checked together with the values in the DAG that they are mapped over."""
 
     __slots__ = ()
 
