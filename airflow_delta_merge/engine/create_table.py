@@ -10,6 +10,7 @@ from airflow_delta_merge.engine.delta_jvm.errors import SPARK_ERRORS, merge_erro
 from airflow_delta_merge.engine.delta_jvm.gateway import analysed_plan
 from airflow_delta_merge.engine.delta_jvm.parsing import columns_from
 from airflow_delta_merge.engine.delta_jvm.tables import columns_of, is_delta_path
+from airflow_delta_merge.exceptions import MergeExecutionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 # Delta's condition for a folder with files but without a table, as of one that is just being created.
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-_PAUSES_SECONDS = (0.2, 0.5, 1.0)
+_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def create_if_missing(
@@ -30,6 +31,7 @@ def create_if_missing(
 
     :param source: the source as a relation in SQL.
     :raises MergeConfigError: when the column definitions are invalid.
+    :raises MergeExecutionError: when another writer began to create it and never made the first commit.
     """
     if _exists(gateway, target):
         return
@@ -38,14 +40,19 @@ def create_if_missing(
     statement = table.to_sql(target.to_sql(), _columns(gateway, table, source))
     for pause in (*_PAUSES_SECONDS, None):
         try:
-            gateway.spark.sql(statement).collect()
-            return
+            gateway.spark.sql(statement).collect()  # does nothing where the folder of the table's log is there
         except SPARK_ERRORS as error:
-            if _exists(gateway, target):  # another writer has created it meanwhile
-                return
-            if pause is None or not (is_conflict(error) or merge_error(error).condition == _NOT_EMPTY):
+            made_meanwhile = is_conflict(error) or merge_error(error).condition == _NOT_EMPTY
+            if not _exists(gateway, target) and (pause is None or not made_meanwhile):
                 raise
-            time.sleep(pause)
+        if _exists(gateway, target):
+            return
+        if pause is None:
+            raise MergeExecutionError(
+                f"The table {target.to_sql()} could not be created: its folder has a _delta_log without a commit. If "
+                "nobody is creating the table right now, one who did was ended: remove this _delta_log."
+            )
+        time.sleep(pause)
 
 
 def _exists(gateway: Gateway, target: MergeTarget) -> bool:

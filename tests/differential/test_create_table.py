@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta_merge.config import CreateTable, MergeConfig, when_matched_update_all, when_not_matched_insert_all
-from airflow_delta_merge.engine import merge, plan
+from airflow_delta_merge.engine import create_table, merge, plan
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
 from tests.differential.delta_log import DeltaTableLog
 
@@ -82,6 +83,32 @@ def test_one_that_is_there_stays_as_it_is(spark: SparkSession, tmp_path: Path) -
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id INT, `{NAME}` STRING, day DATE) USING delta").collect()
     merge(spark, config(tmp_path / "t", {"partitioned_by": ["day"]}))
     assert DeltaTableLog.read(tmp_path / "t").metadata["partitionColumns"] == []
+
+
+def test_one_whose_making_another_began_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta takes the log's folder for the table, though it's there before the first commit."""
+    log, made = tmp_path / "t" / "_delta_log", tmp_path / "made"
+    spark.sql(f"CREATE TABLE delta.`{made}` (id INT, `{NAME}` STRING, day DATE) USING delta").collect()
+    log.mkdir(parents=True)
+    later = threading.Timer(0.5, lambda: shutil.copytree(made, tmp_path / "t", dirs_exist_ok=True))
+    later.start()
+    assert merge(spark, config(tmp_path / "t")).num_inserted_rows == 1
+
+
+def test_one_that_another_never_made_is_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create_table, "_PAUSES_SECONDS", (0.1,))
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(MergeExecutionError, match="has a _delta_log without a commit"):
+        merge(spark, config(tmp_path / "t"))
+
+
+def test_none_is_made_inside_another(spark: SparkSession, tmp_path: Path) -> None:
+    merge(spark, config(tmp_path / "t"))
+    with pytest.raises(MergeExecutionError):
+        merge(spark, config(tmp_path / "t" / "inner"))
+    assert not (tmp_path / "t" / "inner").exists()
 
 
 def test_without_being_asked_no_table_is_made(spark: SparkSession, tmp_path: Path) -> None:
