@@ -6,10 +6,9 @@ Tests that ask for the ``spark`` fixture get the ``spark`` marker, so ``-m "not 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import pytest
 from tests.cases_run import CasesRun
 from tests.groups import place_of, scheduling
 from tests.session import SESSION_SETTINGS
+from tests.turns import InTurn, commits_so_far, one_in_turn, seed_of_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,22 +126,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 # --- the engines ------------------------------------------------------------------------------------------------------
 
 
-def commits_so_far() -> int:
-    """The number of commits, by which each case meets another way of the engine from commit to commit."""
-    return int(_git("rev-list", "--count", "HEAD") or 0)
-
-
-def seed_of_commit() -> int:
-    """A number that is another one for each commit, from which statements are made up."""
-    return int(_git("rev-parse", "--short=8", "HEAD") or "0", 16)
-
-
-def _git(*arguments: str) -> str:
-    """What git says; nothing outside a repository."""
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
-
-
 def _ways(config: pytest.Config) -> str:
     if config.getoption("--record-oracle"):
         return "the built-in alone, to record it"
@@ -207,6 +191,24 @@ def engines(session_engines: Harness, request: pytest.FixtureRequest) -> Harness
     """``engines.check(case)`` compares what our engine leaves behind in a case with what the built-in MERGE does."""
     session_engines.module = request.path.stem
     return session_engines
+
+
+@pytest.fixture
+def in_turn(request: pytest.FixtureRequest) -> InTurn:
+    """``in_turn(ways)`` is one of the ways that a test can go, another one at the next commit.
+
+    Those that ``--way`` names, if there are any, and all with ``--all-ways``.
+    """
+    config = request.config
+
+    def chosen(ways: Iterable[str]) -> list[str]:
+        known = [*ways]
+        if config.getoption("--all-ways"):
+            return known
+        asked_for = [way for way in known if way in (config.getoption("--way") or ())]
+        return asked_for or [one_in_turn(known, request.node.nodeid, commits_so_far())]
+
+    return chosen
 
 
 def _class_archive() -> list[str]:

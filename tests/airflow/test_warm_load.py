@@ -22,8 +22,8 @@ from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.airflow.once import Once, applied, running
 from tests.airflow.processes import naming
-from tests.conftest import seed_of_commit
 from tests.faults.chaos import SETTINGS
+from tests.turns import seed_of_commit
 
 pytestmark = pytest.mark.slow
 

@@ -79,7 +79,7 @@ def with_statistics(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[s
     return edit
 
 
-def check_all_ways(
+def check_ways(
     spark: SparkSession,
     table: Path,
     tmp_path: Path,
@@ -90,10 +90,10 @@ def check_all_ways(
     settings: Mapping[str, str] | None = None,
     ways: Collection[str] = tuple(WAYS),
 ) -> dict[str, int]:
-    """Merge by the built-in and by each of our ways, and compare the rows.
+    """Merge by the built-in and by several ways of ours, and compare the rows.
 
     :param settings: of the session, for both.
-    :param ways: those of ours that differ for this merge.
+    :param ways: the names of those ways.
     :return: how many files ours searched, by the way.
     """
     merge = statement.replace("{s}", source).replace("{on}", on)

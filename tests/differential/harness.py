@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 import shutil
@@ -45,6 +44,7 @@ from tests.differential.recordings import NoRecordingError, Recordings
 from tests.differential.running import NUM_ROWS, Runner
 from tests.differential.tables import Tables
 from tests.session import SESSION_SETTINGS
+from tests.turns import one_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -229,11 +229,7 @@ class Harness:
             yield self.runner.run(forced, folder / way, self.merge_ours)
 
     def _way_in_turn(self, case: Case) -> str:
-        """One way, another one for the same case at the next commit, so that all ways meet all cases in a few."""
-        ways = [*(self.ways or WAYS)]
-        return ways[
-            (self.turn + int(hashlib.sha256(f"{case.name} {case.statement}".encode()).hexdigest(), 16)) % len(ways)
-        ]
+        return one_in_turn([*(self.ways or WAYS)], f"{case.name} {case.statement}", self.turn)
 
     def merge_ours(self, statement: str, outcome: Outcome) -> None:
         """Run the statement by our engine."""

@@ -14,7 +14,7 @@ from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget, wh
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
-from tests.differential.foreign_tables import check_all_ways, make_table
+from tests.differential.foreign_tables import check_ways, make_table
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_statistics_that_tell_nothing(
 
     options = f"TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
     table = make_table(spark, tmp_path / "t", COLUMNS, rows(len(forms)), options=options, edit=odd)
-    searched = check_all_ways(spark, table, tmp_path, source=SOURCE)
+    searched = check_ways(spark, table, tmp_path, source=SOURCE)
     assert searched == dict.fromkeys(searched, len(forms))
 
 
@@ -75,7 +75,7 @@ def test_tags_and_other_fields_that_nobody_knows(spark: SparkSession, tmp_path: 
         add.update(tags={"": "", "a": None}, unheard={"of": [1]}, size=add["size"])
 
     table = make_table(spark, tmp_path / "t", COLUMNS, rows(4), edit=odd)
-    check_all_ways(spark, table, tmp_path, source=SOURCE)
+    check_ways(spark, table, tmp_path, source=SOURCE)
 
 
 # --- checksum files ---

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from tests.conftest import seed_of_commit
 from tests.differential.cases import Case
 from tests.differential.harness import Harness
 from tests.fuzz.foreign_statements import foreign_cases
 from tests.fuzz.statements import STATEMENTS_PER_TABLE, cases
+from tests.turns import seed_of_commit
 
 EXAMPLES = 100  # merges by this engine into each kind of table on each push; others at each commit
 PARTS = 4  # which different workers can run

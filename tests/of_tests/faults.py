@@ -24,7 +24,8 @@ class Fault:
     :param shows: what a user would see if it shipped.
     :param tests: the tests that look for it, as paths and node ids of pytest below ``tests``.
     :param words: those of them whose id has one of these texts; all by default.
-    :param ways: the ways of the harness in which it shows; empty if it shows in all, or by tests that know no ways.
+    :param ways: the ways of the harness, or of the test, in which it shows; empty if it shows in all, or by tests that
+        know no ways.
     """
 
     name: str
@@ -134,6 +135,7 @@ FILES = [
         shows="A row that has the greatest key of its file is not found: it is not updated, but inserted again.",
         tests=("differential/test_pruning.py::test_candidate_files",),
         words=("the least and the greatest key",),
+        ways=("the log",),
     ),
     Fault(
         name="rows-with-the-greatest-key-are-not-searched",
@@ -153,6 +155,7 @@ FILES = [
         shows="Files are left out by moments that their writer rounded: a row is doubled.",
         tests=("differential/test_foreign_bounds.py::test_bounds_of_other_writers",),
         words=("half a minute off",),
+        ways=("from a list, by clusters",),
     ),
     Fault(
         name="by-source-conditions-believe-each-bound",
