@@ -853,7 +853,7 @@ def test_runs_of_dag_test_have_no_identity() -> None:
     assert merge_identity(context(start_date=date, run_after=date)) is None
 
 
-@pytest.mark.parametrize("attempts", [0, -1, "5", 1.5])
+@pytest.mark.parametrize("attempts", [0, -1, "5", 1.5, True])
 def test_max_commit_attempts_is_a_whole_number(attempts: Any) -> None:
     with pytest.raises(MergeConfigError, match="whole number ≥ 1"):
         operator(max_commit_attempts=attempts)
