@@ -39,14 +39,15 @@ from airflow_delta_merge.operators.arguments import (
     window_template,
 )
 from airflow_delta_merge.operators.asset_events import add_asset_event
+from airflow_delta_merge.operators.checked_partial import checked_partial
 from airflow_delta_merge.operators.description import announce, describe, describe_plan, readable_statement
 from airflow_delta_merge.operators.dry_run import rendered_without_run
 from airflow_delta_merge.operators.many_merges import build_merges, check_merges, plain_merges
 from airflow_delta_merge.operators.mapped_arguments import arguments_of_tasks
-from airflow_delta_merge.operators.named_errors import names_its_task, task_named
+from airflow_delta_merge.operators.named_errors import names_its_task
 from airflow_delta_merge.operators.parse_checks import check_arguments, check_options
 from airflow_delta_merge.operators.rendering import Renderer, read_template_files, render_arguments
-from airflow_delta_merge.operators.shared_arguments import CheckedPartial, check_given
+from airflow_delta_merge.operators.shared_arguments import check_given
 from airflow_delta_merge.operators.spark_options import SparkOptions
 from airflow_delta_merge.operators.stopped_merges import guards_kept, skipped_if_empty
 from airflow_delta_merge.operators.task_links import (
@@ -268,11 +269,9 @@ class DeltaMergeOperator(SparkOptions):
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """Check the arguments that mapped tasks share; Airflow makes the tasks themselves only in a run."""
-        with task_named(kwargs.get("task_id")):
-            check_given(kwargs)
-        shared = super().partial(**kwargs)
-        shared.__class__ = CheckedPartial
-        return shared
+        return checked_partial(cls, super().partial, kwargs)
+
+    _check_given = staticmethod(check_given)
 
     def _check_at_parse(self) -> None:
         if self.merges is None:

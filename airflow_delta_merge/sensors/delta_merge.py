@@ -25,10 +25,8 @@ from airflow_delta_merge.operators.named_errors import names_its_task
 from airflow_delta_merge.sensors.other_tasks import task_states, xcom_of
 from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
-    checked_dict,
-    checked_number,
-    checked_path,
-    checked_text,
+    check_number,
+    check_text,
     whole_number,
 )
 
@@ -37,6 +35,11 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
 COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startswith("num_"))
+
+# What is only for a table's log.
+_NEEDING_PATH = ("storage_options", "aws_conn_id", "azure_conn_id", "gcp_conn_id", "namespace", "deferrable")
+# With one of these a task of the sensor's own id is another one.
+_OF_ANOTHER_RUN = ("external_dag_id", "execution_delta", "execution_date_fn", "external_run_id", "path")
 
 # How the names of the counts of expectations begin.
 _EXPECTATION = "failed_expectations."
@@ -129,46 +132,17 @@ class DeltaMergeSensor(TableLogSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        by_log = {
-            "storage_options": storage_options,
-            "aws_conn_id": aws_conn_id,
-            "azure_conn_id": azure_conn_id,
-            "gcp_conn_id": gcp_conn_id,
-            "namespace": namespace,
-            "deferrable": deferrable or None,
-        }
-        by_task = {"execution_delta": execution_delta, "execution_date_fn": execution_date_fn}
-        for name in [name for name, value in by_log.items() if value is not None and path is None]:
-            raise ValueError(f"{name} needs path. Set path, or remove {name}.")
-        for name in [name for name, value in by_task.items() if value is not None and path is not None]:
-            raise ValueError(
-                f"{name} is not available with path, because a table's log has only the ids of runs. Set "
-                "external_run_id instead."
-            )
-        if sum(given is not None for given in (execution_delta, execution_date_fn, external_run_id)) > 1:
-            raise ValueError("execution_delta, execution_date_fn and external_run_id exclude each other. Set only one.")
-        if condition is not None and not callable(condition):
-            raise ValueError(f"condition must be a callable that takes the MergeResult, got {condition!r}.")
-        if execution_delta is not None and not isinstance(execution_delta, timedelta):
-            raise ValueError(f"execution_delta must be a timedelta, got {execution_delta!r:.80}.")
-        if execution_date_fn is not None and not callable(execution_date_fn):
-            raise ValueError(f"execution_date_fn must be a callable that takes a date, got {execution_date_fn!r:.80}.")
-        moments = (external_dag_id, execution_delta, execution_date_fn, external_run_id, path)
-        if external_task_id == self.task_id and all(given is None for given in moments):
-            raise ValueError(
-                f"The sensor {self.task_id!r} waits for itself. Set external_task_id to the task that merges."
-            )
-        self.external_task_id = checked_text("external_task_id", external_task_id)
+        self.external_task_id = external_task_id
         self.external_dag_id = external_dag_id
-        self.map_index = checked_number("map_index", map_index)
-        self.at_least = _check_bounds("at_least", at_least)
-        self.at_most = _check_bounds("at_most", at_most)
+        self.map_index = map_index
+        self.at_least = at_least or {}
+        self.at_most = at_most or {}
         self.condition = condition
         self.execution_delta = execution_delta
         self.execution_date_fn = execution_date_fn
         self.external_run_id = external_run_id
-        self.path = None if path is None else checked_path(path)
-        self.storage_options = checked_dict("storage_options", storage_options)
+        self.path = path
+        self.storage_options: Any = storage_options
         self.aws_conn_id = aws_conn_id
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id
@@ -176,7 +150,22 @@ class DeltaMergeSensor(TableLogSensor):
         if deferrable is None:
             deferrable = path is not None and conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
-        self._check_untemplated()
+        self._check_given(vars(self), is_all=True)
+        self._make_plain()
+
+    @classmethod
+    def _check_given(cls, given: Mapping[str, Any], *, is_all: bool = False) -> None:
+        super()._check_given(given, is_all=is_all)
+        for name in ("external_task_id", "external_dag_id", "external_run_id", "namespace"):
+            if given.get(name) not in (None, ""):
+                check_text(name, given[name])
+        check_number("map_index", given.get("map_index"))
+        for name in ("at_least", "at_most"):
+            _check_bounds(name, given.get(name))
+        _check_kinds(given)
+        _check_together(given)
+        if is_all:
+            _check_whole(given)
 
     def _look(self, context: Context) -> PokeReturnValue:
         """Check the merge's state, or its table's log, and after success its result."""
@@ -346,7 +335,42 @@ def _count(result: MergeResult, name: str) -> int | None:
     return count
 
 
-def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, int]:
+def _check_kinds(given: Mapping[str, Any]) -> None:
+    condition, delta, date_fn = (given.get(name) for name in ("condition", "execution_delta", "execution_date_fn"))
+    if condition is not None and not callable(condition):
+        raise ValueError(f"condition must be a callable that takes the MergeResult, got {condition!r}.")
+    if delta is not None and not isinstance(delta, timedelta):
+        raise ValueError(f"execution_delta must be a timedelta, got {delta!r:.80}.")
+    if date_fn is not None and not callable(date_fn):
+        raise ValueError(f"execution_date_fn must be a callable that takes a date, got {date_fn!r:.80}.")
+
+
+def _check_together(given: Mapping[str, Any]) -> None:
+    """Check what excludes each other."""
+    by_task = [name for name in ("execution_delta", "execution_date_fn") if given.get(name) is not None]
+    if by_task and given.get("path") is not None:
+        raise ValueError(
+            f"{by_task[0]} is not available with path, because a table's log has only the ids of runs. Set "
+            "external_run_id instead."
+        )
+    if len(by_task) + (given.get("external_run_id") is not None) > 1:
+        raise ValueError("execution_delta, execution_date_fn and external_run_id exclude each other. Set only one.")
+
+
+def _check_whole(given: Mapping[str, Any]) -> None:
+    """Check what the arguments lack."""
+    check_text("external_task_id", given.get("external_task_id"))
+    if given.get("path") is None:
+        for name in _NEEDING_PATH:
+            if given.get(name) is not None and given[name] is not False:
+                raise ValueError(f"{name} needs path. Set path, or remove {name}.")
+    if given["external_task_id"] == given["task_id"] and all(given.get(name) is None for name in _OF_ANOTHER_RUN):
+        raise ValueError(
+            f"The sensor {given['task_id']!r} waits for itself. Set external_task_id to the task that merges."
+        )
+
+
+def _check_bounds(argument: str, bounds: Any) -> None:
     if bounds is not None and not isinstance(bounds, Mapping):
         raise ValueError(f'{argument} must be a dict like {{"num_inserted_rows": 1}}, got {bounds!r}.')
     for name, bound in (bounds or {}).items():
@@ -354,4 +378,3 @@ def _check_bounds(argument: str, bounds: Mapping[str, int] | None) -> dict[str, 
             raise ValueError(f"{argument} has the unknown count {name!r}. Known are: {', '.join(COUNTS)}.")
         if not isinstance(bound, int) or isinstance(bound, bool):
             raise ValueError(f"{argument}[{name!r}] must be a whole number, got {bound!r}.")
-    return dict(bounds or {})

@@ -12,9 +12,8 @@ from airflow_delta_merge.operators.arguments import is_unknown
 from airflow_delta_merge.operators.named_errors import names_its_task
 from airflow_delta_merge.sensors.table_log import (
     TableLogSensor,
-    checked_dict,
-    checked_number,
-    checked_path,
+    check_number,
+    check_path,
     whole_number,
 )
 
@@ -73,18 +72,27 @@ class DeltaTableSensor(TableLogSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.path = checked_path(path)
-        self.version = checked_number("version", version)
+        self.path = path
+        self.version = version
         self.updated_since = updated_since
-        self.partition = checked_dict("partition", partition)
-        self.storage_options = checked_dict("storage_options", storage_options)
+        self.partition: Any = partition
+        self.storage_options: Any = storage_options
         self.aws_conn_id = aws_conn_id
         self.azure_conn_id = azure_conn_id
         self.gcp_conn_id = gcp_conn_id
         self.deferrable = deferrable
-        self._check_untemplated()
-        if updated_since is not None and not is_unknown(updated_since):
-            moment(str(updated_since))
+        self._check_given(vars(self), is_all=True)
+        self._make_plain()
+
+    @classmethod
+    def _check_given(cls, given: Mapping[str, Any], *, is_all: bool = False) -> None:
+        super()._check_given(given, is_all=is_all)
+        if is_all:
+            check_path(given.get("path"))
+        check_number("version", given.get("version"))
+        since = given.get("updated_since")
+        if since is not None and not is_unknown(since):
+            moment(str(since))
 
     def _condition(self) -> TableCondition:
         return TableCondition(

@@ -19,11 +19,13 @@ from airflow_delta_merge.config.checks import is_output, option_text, require_bo
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import TableLogError
 from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
+from airflow_delta_merge.operators.checked_partial import checked_partial
 from airflow_delta_merge.operators.rendering import none_in_this_run
 from airflow_delta_merge.operators.templates import is_expression, with_missing_dates
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
     from airflow.triggers.base import BaseTrigger
 
 
@@ -42,14 +44,36 @@ class TableLogSensor(BaseSensorOperator):
     azure_conn_id: str | None
     gcp_conn_id: str | None
 
-    def _check_untemplated(self) -> None:
-        """Check at parse time what Airflow would leave as it is: a text like "no" counts as true.
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """Check the arguments that mapped tasks share; Airflow makes the tasks themselves only in a run."""
+        return checked_partial(cls, super().partial, kwargs)
 
-        :raises ValueError: for a template, another task's output, or a value of a wrong type.
+    @classmethod
+    def _check_given(cls, given: Mapping[str, Any], *, is_all: bool = False) -> None:
+        """Check some of the arguments at parse time, as far as they are known.
+
+        :param is_all: whether there are no others.
+        :raises ValueError: when no other arguments could make them valid.
         """
         for name in ("aws_conn_id", "azure_conn_id", "gcp_conn_id", "deferrable"):
-            check_is_known(name, getattr(self, name))
-        require_bool(self.deferrable, "deferrable")
+            check_is_known(name, given.get(name))
+        for name in ("aws_conn_id", "azure_conn_id", "gcp_conn_id"):
+            if given.get(name) is not None:
+                check_text(name, given[name])
+        if given.get("deferrable") is not None:
+            require_bool(given["deferrable"], "deferrable")
+        if given.get("path") is not None:
+            check_path(given["path"])
+        for name in cls.dicts:
+            check_dict(name, given.get(name))
+
+    def _make_plain(self) -> None:
+        """Turn paths into texts, and dicts and None into plain dicts, where Airflow finds templates."""
+        self.path = to_plain(self.path)
+        for name in self.dicts:
+            value = getattr(self, name)
+            setattr(self, name, {} if value is None else to_plain(value))
 
     @abstractmethod
     def _look(self, context: Context) -> PokeReturnValue:
@@ -100,7 +124,7 @@ class TableLogSensor(BaseSensorOperator):
                 setattr(self, name, str(value))
         if self.path is not None:
             try:
-                checked_path(self.path)
+                check_path(self.path)
             except ValueError as error:
                 raise AirflowFailException(str(error)) from error
         for name in self.dicts:
@@ -123,51 +147,46 @@ def _check_dict(argument: str, value: Any) -> None:
             raise AirflowFailException(str(none_in_this_run(f"{argument}.{key}")))
 
 
-def checked_text(argument: str, value: Any) -> Any:
-    """An argument that is a text or a path, or that only the run knows.
+def check_text(argument: str, value: Any) -> None:
+    """Check an argument that is a text or a path, or that only the run knows.
 
     :raises ValueError: when it is something else, or empty.
     """
     value = to_plain(value)
     if not is_unknown(value) and (not isinstance(value, str) or not value.strip()):
         raise ValueError(f"{argument} must be a string that is not empty, got {value!r:.80}.")
-    return value
 
 
-def checked_path(value: Any) -> Any:
-    """The path of a table, or what only the run knows. A name would be a folder of the worker's working directory.
+def check_path(value: Any) -> None:
+    """Check the path of a table. A name would be a folder of the worker's working directory.
 
-    :raises ValueError: when it is something else.
+    :raises ValueError: when it is something else, and not known only in the run.
     """
-    path = checked_text("path", value)
+    check_text("path", value)
+    path = to_plain(value)
     if not is_unknown(path) and "/" not in path:
         raise ValueError(
             f"path must be a folder or a URI, with a /, got {path!r:.80}. A sensor can't look up a table's name."
         )
-    return path
 
 
-def checked_dict(argument: str, value: Any) -> Any:
-    """An argument that is a dict, an empty one for None, or that only the run knows.
+def check_dict(argument: str, value: Any) -> None:
+    """Check an argument that is a dict or None, or that only the run knows.
 
     :raises ValueError: when it is something else.
     """
-    if is_unknown(value):
-        return value
-    if value is not None and not isinstance(value, Mapping):
+    if value is not None and not is_unknown(value) and not isinstance(value, Mapping):
         raise ValueError(f"{argument} must be a dict of names and values, got {value!r:.80}.")
-    return dict(value or {})
 
 
-def checked_number(argument: str, value: Any) -> Any:
-    """An argument that is a whole number, also as text, or None, or that only the run knows.
+def check_number(argument: str, value: Any) -> None:
+    """Check an argument that is a whole number, also as text, or None, or that only the run knows.
 
     :raises ValueError: when it is something else.
     """
     is_number = type(value) is int or (isinstance(value, str) and value.isdecimal())
     if value is not None and not is_unknown(value) and not is_number:
         raise ValueError(f"{argument} must be a whole number or a template of one, got {value!r:.80}.")
-    return value
 
 
 def whole_number(argument: str, value: int | str | None) -> int | None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.sdk import DAG
 
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
+from airflow_delta_merge.sensors.delta_table import DeltaTableSensor
 from tests.readable_ids import readable
 
 
@@ -39,12 +41,71 @@ from tests.readable_ids import readable
         ({"path": "/t", "deferrable": "no"}, "deferrable must be True or False"),
         ({"path": "/t", "gcp_conn_id": "{{ params.gcp }}"}, "gcp_conn_id is not templated"),
         ({"path": "/t", "storage_options": "x"}, "storage_options must be a dict"),
+        (
+            {"external_dag_id": DAG("load", schedule=None)},
+            "external_dag_id must be a string that is not empty, got <DAG",
+        ),
+        ({"external_run_id": True}, "external_run_id must be a string"),
+        ({"path": "/t", "namespace": 7}, "namespace must be a string"),
+        ({"path": "/t", "aws_conn_id": True}, "aws_conn_id must be a string"),
     ],
     ids=readable,
 )
 def test_refused_at_parse(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         DeltaMergeSensor(**{"task_id": "gate", "external_task_id": "merge", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("sensor", "shared", "mapped", "sentence"),
+    [
+        (DeltaMergeSensor, {"at_least": {"rows": 1}}, None, "at_least has the unknown count 'rows'"),
+        (DeltaMergeSensor, {"execution_delta": timedelta(1), "path": "/t"}, None, "not available with path"),
+        (DeltaMergeSensor, {"external_task_id": "merge"}, {"map_index": [0, "a"]}, "map_index must be a whole number"),
+        (DeltaMergeSensor, {"external_task_id": "merge", "namespace": "x"}, {"map_index": [0]}, "needs path"),
+        (DeltaMergeSensor, {}, {"external_task_id": ["merge", "gate"]}, "waits for itself"),
+        (DeltaMergeSensor, {}, {"map_index": [0]}, "external_task_id must be a string"),
+        (DeltaMergeSensor, {}, [{"external_task_id": "merge"}, {"external_task_id": ""}], "of map index 1"),
+        (DeltaTableSensor, {"version": "x"}, None, "version must be a whole number"),
+        (DeltaTableSensor, {}, {"path": ["/lake/day", "lake.day"]}, "path must be a folder or a URI"),
+        (DeltaTableSensor, {"path": "/t"}, {"updated_since": ["{{ ds }}", "yesterday"]}, "is no moment"),
+        (DeltaTableSensor, {"aws_conn_id": "{{ params.aws }}"}, {"path": ["/t"]}, "is not templated"),
+        (DeltaTableSensor, {"path": "/t"}, [{"partition": "2026-01-01"}], "partition must be a dict"),
+        (DeltaTableSensor, {}, {"version": [1]}, "path must be a string"),
+    ],
+    ids=readable,
+)
+def test_mapped_sensors_are_refused_at_parse(sensor: Any, shared: Any, mapped: Any, sentence: str) -> None:
+    """Airflow builds mapped tasks only in a run, so each of these failed in each run."""
+    with DAG("some", schedule=None), pytest.raises(ValueError) as caught:
+        _mapped(sensor, shared, mapped or {})
+    said = "".join([str(caught.value), *caught.value.__notes__])
+    assert sentence in said
+    assert "This is about the task 'gate'" in said
+
+
+@pytest.mark.parametrize(
+    ("sensor", "shared", "mapped"),
+    [
+        (DeltaMergeSensor, {"external_task_id": "merge", "namespace": ""}, {"path": ["/a", "{{ params.path }}"]}),
+        (
+            DeltaMergeSensor,
+            {"external_dag_id": "load"},
+            {"external_task_id": ["gate"], "map_index": [0, None, "{{ 1 }}"]},
+        ),
+        (DeltaTableSensor, {}, [{"path": "/a", "version": 1}, {"path": "/b", "partition": {"day": "{{ ds }}"}}]),
+        (DeltaTableSensor, {"deferrable": True}, {"path": ["/a"], "updated_since": ["2026-01-01"]}),
+    ],
+    ids=readable,
+)
+def test_mapped_sensors_may_have_anything_that_fits(sensor: Any, shared: Any, mapped: Any) -> None:
+    with DAG("some", schedule=None):
+        assert _mapped(sensor, shared, mapped).is_mapped
+
+
+def _mapped(sensor: Any, shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
+    partial = sensor.partial(task_id="gate", **shared)
+    return partial.expand_kwargs(over) if isinstance(over, list) else partial.expand(**over)
 
 
 @pytest.mark.parametrize(
