@@ -44,8 +44,13 @@ class CheckedPartial(OperatorPartial):
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
         mapped = super().expand(**mapped_kwargs)
-        for values in islice(product(*map(_values, mapped_kwargs.values())), _MOST_CHECKED):
-            self._check(dict(zip(mapped_kwargs, values, strict=True)))
+        templated = self.operator_class.template_fields
+        # The tasks get what another task returns, also for an argument that isn't templated.
+        known = {
+            name: _values(over) for name, over in mapped_kwargs.items() if name in templated or not is_output(over)
+        }
+        for values in islice(product(*known.values()), _MOST_CHECKED):
+            self._check(dict(zip(known, values, strict=True)), is_all=len(known) == len(mapped_kwargs))
         return mapped
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
@@ -55,12 +60,12 @@ class CheckedPartial(OperatorPartial):
                 self._check(values, f" of map index {number}")
         return mapped
 
-    def _check(self, values: Mapping[str, Any], which: str = "") -> None:
+    def _check(self, values: Mapping[str, Any], which: str = "", *, is_all: bool = True) -> None:
         dag = self.kwargs.get("dag")
         given = {**default_args_of(dag, self.kwargs.get("task_group")), **self.kwargs, **values}
         operator: Any = self.operator_class
         with task_named(self.kwargs["task_id"], which):
-            operator._check_given(given, is_all=dag is not None)
+            operator._check_given(given, is_all=is_all and dag is not None)
 
 
 def _values(mapped: Any) -> Collection[Any]:

@@ -486,6 +486,23 @@ def test_what_tasks_are_mapped_over_may_be_anything_that_fits(defaults: Any, sha
         assert _mapped(shared, mapped).is_mapped
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["null_safe", "engine", "max_commit_attempts", "asset_events", "exactly_once", "keep_warm", "driver_memory"],
+)
+def test_tasks_may_be_mapped_over_an_output_for_what_is_not_templated(name: str) -> None:
+    """Airflow makes the tasks of its values; the error for a template advises so."""
+
+    @task
+    def upstream() -> list[Any]:
+        return []
+
+    with DAG("some", schedule=None):
+        assert _mapped(GOOD, {name: upstream(), "window": ["day"]}).is_mapped
+    with DAG("other", schedule=None), pytest.raises(MergeConfigError, match="fail_if"):
+        _mapped(GOOD, {name: upstream(), "fail_if": [{"num_rows": 1}]})
+
+
 def _mapped(shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
     partial = DeltaMergeOperator.partial(task_id="merge", **shared)
     return partial.expand_kwargs(over) if isinstance(over, list) else partial.expand(**over)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
@@ -101,6 +101,16 @@ def test_mapped_sensors_are_refused_at_parse(sensor: Any, shared: Any, mapped: A
 def test_mapped_sensors_may_have_anything_that_fits(sensor: Any, shared: Any, mapped: Any) -> None:
     with DAG("some", schedule=None):
         assert _mapped(sensor, shared, mapped).is_mapped
+
+
+@pytest.mark.parametrize("name", ["at_least", "execution_delta", "map_index", "condition"])
+def test_sensors_may_be_mapped_over_an_output(name: str) -> None:
+    @task
+    def upstream() -> list[Any]:
+        return []
+
+    with DAG("some", schedule=None):
+        assert _mapped(DeltaMergeSensor, {"external_task_id": "merge"}, {name: upstream()}).is_mapped
 
 
 def _mapped(sensor: Any, shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
