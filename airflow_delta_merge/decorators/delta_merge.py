@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
@@ -19,24 +20,25 @@ from airflow.providers.common.compat.sdk import (
     redact,
     task_decorator_factory,
 )
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from airflow_delta_merge.config import MergeConfig, MergeSource, MergeStatement
 from airflow_delta_merge.config.transport import from_data
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.exceptions import MergeConfigError
-from airflow_delta_merge.operators.arguments import (
-    PARTS_OF_A_MERGE,
-    plain_part,
-    plain_source,
-)
+from airflow_delta_merge.operators.arguments import PARTS_OF_A_MERGE, plain_source
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.mapped_arguments import values_of_tasks
-from airflow_delta_merge.operators.named_errors import task_named
 from airflow_delta_merge.operators.parse_checks import check_arguments
 from airflow_delta_merge.task_exceptions import DeltaMergeFailException
 
+if AIRFLOW_V_3_0_PLUS or TYPE_CHECKING:
+    from airflow.sdk.bases.decorator import _TaskDecorator
+else:
+    from airflow.decorators.base import _TaskDecorator
+
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
 _NEEDED = ("target", "on", "clauses")
 # With none of these in the decorator, the function returns the whole merge.
@@ -174,19 +176,38 @@ def delta_merge_task(
     :param kwargs: the operator's arguments, without ``source`` and ``sql``.
     :raises MergeConfigError: when the arguments are invalid in every run.
     """
-    if python_callable is not None:
-        _check_function(python_callable, kwargs)
-    # Mapped tasks are built only when they run, so this checks what is known already.
-    needed = _needed(kwargs)
-    if all(kwargs.get(name) is not None for name in needed) and not isinstance(kwargs.get("clauses"), Iterator):
-        with task_named(kwargs.get("task_id") or getattr(python_callable, "__name__", None)):
-            _check_parts({name: plain_part(name, kwargs.get(name, nothing)) for name, nothing in _PARTS.items()})
-    return task_decorator_factory(
+    if python_callable is None:
+        return cast("TaskDecorator", partial(delta_merge_task, multiple_outputs=multiple_outputs, **kwargs))
+    decorated = task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=bool(multiple_outputs),
         decorated_operator_class=_DeltaMergeDecoratedOperator,
         **kwargs,
     )
+    decorated.__class__ = _CheckedTaskDecorator  # type: ignore[assignment]
+    return decorated
+
+
+class _CheckedTaskDecorator(_TaskDecorator[Any, Any, Any]):
+    """A decorated function, which checks the operator's arguments where it is mapped, also those of ``override``."""
+
+    def expand(self, **map_kwargs: Any) -> XComArg:
+        self._check()
+        return super().expand(**map_kwargs)
+
+    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
+        self._check()
+        return super().expand_kwargs(kwargs, strict=strict)
+
+    def _check(self) -> None:
+        """Make a task outside the DAG; Airflow makes mapped tasks only in a run."""
+        self.operator_class(
+            python_callable=self.function,
+            multiple_outputs=self.multiple_outputs,
+            **self.kwargs,
+            _airflow_from_mapped=True,
+            _airflow_mapped_validation_only=True,
+        )
 
 
 def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
@@ -203,7 +224,7 @@ def _check_function(function: Callable[..., Any], arguments: Mapping[str, Any]) 
 def _check_parts(parts: dict[str, Any]) -> None:
     """Check the decorator's parts of the merge.
 
-    :param parts: the values of :data:`_PARTS`, made plain by :func:`plain_part`.
+    :param parts: the values of :data:`_PARTS`, made plain by the operator.
     """
     if all(parts[name] is None for name in _SAYING_WHAT):
         if given := [name for name, nothing in _PARTS.items() if parts[name] != nothing]:

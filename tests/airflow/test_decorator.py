@@ -29,6 +29,7 @@ from airflow_delta_merge.launch.spark_application import ApplicationEnd
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
 from airflow_delta_merge.task_exceptions import DeltaMergeFailException
+from tests.readable_ids import readable
 
 PARTS: dict[str, Any] = {
     "target": "db.t",
@@ -72,7 +73,7 @@ def test_a_function_may_return_the_source_of_a_pattern(merged: list[MergeConfig 
     run(decorated(day, target="db.t", pattern=pattern, **AROUND))
     assert merged == [pattern.to_config(target="db.t", source="/in/day.parquet")]
     with pytest.raises(MergeConfigError, match=r"brings its own condition and clauses\. Remove on"):
-        task.delta_merge(target="db.t", pattern=pattern, on=["id"])
+        decorated(day, target="db.t", pattern=pattern, on=["id"])
 
 
 @pytest.mark.parametrize(
@@ -199,9 +200,32 @@ def test_refused_at_parse(function: Any, parts: dict[str, Any], sentence: str) -
         decorated(function, **parts)
 
 
-def test_a_task_that_will_be_mapped_is_checked_where_it_is_decorated() -> None:
-    with pytest.raises(MergeConfigError, match="could never apply"):
-        task.delta_merge(**PARTS | {"clauses": [when_matched_delete(), when_matched_update_all()]})
+@pytest.mark.parametrize(
+    ("decorator", "override", "sentence"),
+    [
+        ({"clauses": [when_matched_delete(), when_matched_update_all()]}, {}, "could never apply"),
+        ({"max_commit_attempts": 0}, {}, "max_commit_attempts must be a whole number"),
+        ({}, {"on": "id"}, "use on=['id']"),
+        ({}, {"executor_cores": "two"}, "executor_cores must be a whole number"),
+        ({}, {"source": "db.s"}, "Remove source from the decorator"),
+        ({}, {"targte": "db.t"}, "targte"),
+    ],
+    ids=readable,
+)
+@pytest.mark.parametrize("by", ["expand", "expand_kwargs"])
+def test_mapped_tasks_are_refused_at_parse(decorator: Any, override: Any, sentence: str, by: str) -> None:
+    """Airflow builds mapped tasks only in a run, so each of these failed in each run."""
+
+    def pick(folder: str, day: str) -> str:
+        return f"{folder}/{day}"
+
+    picked = task.delta_merge(**PARTS | decorator)(pick).override(**override).partial(folder="/in")
+    with DAG("mapped", schedule=None) as dag, pytest.raises((MergeConfigError, TypeError)) as caught:
+        picked.expand(day=["a"]) if by == "expand" else picked.expand_kwargs([{"day": "a"}])
+    said = "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert sentence in said
+    assert "pick" in said
+    assert dag.task_ids == []
 
 
 def test_arguments_may_come_from_upstream_or_the_dag() -> None:
@@ -282,6 +306,6 @@ def test_expectations_go_with_the_merge_and_lineage_knows_the_source(merged: lis
     lineage = merge.get_openlineage_facets_on_complete(None)
     assert [each.name for each in lineage.inputs] == ["/in/day.parquet"]
     with pytest.raises(MergeConfigError, match="unknown keys: unqiue"):
-        task.delta_merge(**PARTS, expect_source={"unqiue": ["id"]})
+        decorated(day, **PARTS, expect_source={"unqiue": ["id"]})
     with pytest.raises(MergeConfigError, match="Remove expect_source, too"):
         decorated(day, expect_source={"unique": ["id"]})

@@ -515,7 +515,7 @@ def _mapped(shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
         lambda: operator(verbose="no"),
         lambda: operator(target=Asset("t")),
         lambda: DeltaMergeOperator.partial(task_id="merge", clauses=[]),
-        lambda: task.delta_merge(task_id="merge", target="t", on=[], clauses=[])(lambda: "s"),
+        lambda: task.delta_merge(task_id="merge", target="t", on=[], clauses=[])(lambda: "s")(),
         lambda: task.delta_merge(task_id="merge", target="t")(lambda: "s")(),
         lambda: DeltaMergeSensor(task_id="merge", external_task_id="m", at_least=5),  # type: ignore[arg-type]
         lambda: DeltaTableSensor(task_id="merge", path="/t", version="x"),
