@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_delta_merge.config.checks import is_output, require_bool
@@ -40,6 +40,8 @@ _STAND_INS_OF_JDBC = {"num_partitions": 2, "fetch_size": 1}
 _ALL_DAYS = {"start": "0001-01-03", "end": "9999-12-29"}
 
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+# As _fill makes them.
+_FILLED = re.compile(r"\(template_(\d+)\)")
 _STATEMENT_OR_COMMENT = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 
 # What stands for an argument whose value only the run knows, so that the others can be checked together.
@@ -61,7 +63,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     """
     if arguments["sql"] is not None:
         _refuse(arguments, PARTS_OF_A_STATEMENT, "sql is the whole statement", "sql")
-        build_merge({**arguments, "sql": _known_statement(arguments["sql"]), **_known_guards(arguments)})
+        with _hidden_named() as hidden:
+            build_merge({**arguments, "sql": _known_statement(arguments["sql"]), **_known_guards(arguments, hidden)})
         return
     needed: Sequence[str] = _NEEDED
     if arguments["pattern"] is not None:
@@ -72,7 +75,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
             f"A merge needs target, source, on and clauses; missing: {', '.join(missing)}. A pattern replaces on and "
             "clauses, sql replaces all four."
         )
-    _check_at_parse(arguments)
+    with _hidden_named() as hidden:
+        _check_at_parse(arguments, hidden)
 
 
 def check_options(given: Mapping[str, Any]) -> None:
@@ -103,22 +107,40 @@ def _refuse(arguments: Mapping[str, Any], parts: Mapping[str, Any], why: str, ca
         raise MergeConfigError(f"{why}. Remove {', '.join(given)}, or remove {cause}.")
 
 
-def _check_at_parse(arguments: Mapping[str, Any]) -> None:
+@contextmanager
+def _hidden_named() -> Iterator[list[str]]:
+    """Name the templates and outputs that an error is about, in place of what stands for them.
+
+    :return: a list for what :func:`_fill` replaces.
+    """
+    hidden: list[str] = []
+    try:
+        yield hidden
+    except MergeConfigError as error:
+        text = _FILLED.sub(lambda found: hidden[int(found[1]) - 1], str(error))
+        if text == str(error):
+            raise
+        raise MergeConfigError(
+            f"{text} This is needed when the DAG is parsed, so it can't be a template or another task's output."
+        ) from None
+
+
+def _check_at_parse(arguments: Mapping[str, Any], hidden: list[str]) -> None:
     """Build the config with stand-ins for all that is not known yet, only to see whether it can be built.
 
     :param arguments: as for :func:`build_merge`.
+    :param hidden: as for :func:`_fill`.
     :raises MergeConfigError: for what no run could make right.
     """
-    numbers = count(1)
     known = {
         name: _STAND_INS[name]
         if holds_output(value) or (name in _NO_TEXTS and is_template(value))
-        else _fill(value, numbers)
+        else _fill(value, hidden)
         for name, value in arguments.items()
     }
-    known["clauses"] = _known_clauses(arguments["clauses"], numbers)
+    known["clauses"] = _known_clauses(arguments["clauses"], hidden)
     known["source"] = _known_source(arguments["source"], known["source"])
-    known |= _known_guards(arguments)
+    known |= _known_guards(arguments, hidden)
     known["window"] = _known_window(arguments["window"])
     if arguments["pattern"] is not None and known["pattern"] is None:
         known |= {"on": _STAND_INS["on"], "clauses": _STAND_INS["clauses"]}
@@ -128,11 +150,11 @@ def _check_at_parse(arguments: Mapping[str, Any]) -> None:
     build_merge(known)
 
 
-def _known_clauses(clauses: Any, numbers: count[int]) -> Any:
+def _known_clauses(clauses: Any, hidden: list[str]) -> Any:
     """The clauses, in which texts stand for conditions and values that only the run knows."""
     parts = clauses if isinstance(clauses, list) else [clauses]
     no_texts = [part.get("values") if isinstance(part, Mapping) else part for part in parts]
-    return _STAND_INS["clauses"] if any(map(is_unknown, no_texts)) else _fill(clauses, numbers)
+    return _STAND_INS["clauses"] if any(map(is_unknown, no_texts)) else _fill(clauses, hidden)
 
 
 def _known_source(given: Any, filled: Any) -> Any:
@@ -182,7 +204,7 @@ def _known_statement(sql: Any) -> Any:
     return sql
 
 
-def _known_guards(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _known_guards(arguments: Mapping[str, Any], hidden: list[str]) -> dict[str, Any]:
     """The guards, with defaults for those that hold templates or outputs."""
     fail_if = arguments["fail_if"]
     if isinstance(fail_if, Mapping):
@@ -192,12 +214,12 @@ def _known_guards(arguments: Mapping[str, Any]) -> dict[str, Any]:
     known = {
         "fail_if": fail_if,
         "on_empty_source": arguments["on_empty_source"],
-        "expect_source": _known_expectations(arguments["expect_source"]),
+        "expect_source": _known_expectations(arguments["expect_source"], hidden),
     }
     return {name: GUARDS[name] if is_unknown(value) else value for name, value in known.items()}
 
 
-def _known_expectations(expected: Any) -> Any:
+def _known_expectations(expected: Any, hidden: list[str]) -> Any:
     """What is expected of the source, without the parts that hold outputs or are templates as a whole."""
     if not isinstance(expected, Mapping):
         return None if is_unknown(expected) else expected
@@ -210,7 +232,7 @@ def _known_expectations(expected: Any) -> Any:
         path = expected["failed_rows_path"]
         given["failed_rows_path"] = "template" if is_unknown(path) else path
     # With nothing known left there is nothing to check; nor with what of it is expected unknown.
-    return _fill(given, count(1)) if is_whole or known.keys() - {"sample"} else None
+    return _fill(given, hidden) if is_whole or known.keys() - {"sample"} else None
 
 
 def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
@@ -220,12 +242,16 @@ def _known_severity(part: Any, expected: Mapping[str, Any]) -> Any:
     return {**part, "on_failure": "set_aside" if "failed_rows_path" in expected else "fail"}
 
 
-def _fill(value: Any, numbers: count[int]) -> Any:
-    """Replace what only the run knows by a text of its own, which does as name, path and expression."""
+def _fill(value: Any, hidden: list[str]) -> Any:
+    """Replace what only the run knows by a text of its own, which does as name, path and expression.
+
+    :param hidden: what has been replaced so far; it is added.
+    """
     if is_unknown(value):
-        return f"(template_{next(numbers)})"
+        hidden.append(str(value))
+        return f"(template_{len(hidden)})"
     if isinstance(value, Mapping):
-        return {_fill(name, numbers): _fill(item, numbers) for name, item in value.items()}
+        return {_fill(name, hidden): _fill(item, hidden) for name, item in value.items()}
     if isinstance(value, list):
-        return [_fill(item, numbers) for item in value]
+        return [_fill(item, hidden) for item in value]
     return value

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG, Asset, dag, task
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, XComArg, dag, task
 
 from airflow_delta_merge import patterns
 from airflow_delta_merge.assets.delta import delta_asset
@@ -407,6 +408,38 @@ def test_clauses_beside_an_output_are_checked_at_parse(changes: dict[str, Any], 
         operator(clauses=clauses[:1])
         with pytest.raises(MergeConfigError, match=sentence):
             DeltaMergeOperator(task_id="bad", **{**GOOD, "clauses": clauses})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"clauses": [{"kind": "matched", "action": "{{ params.x }}"}]},
+            "Unknown clause action '{{ params.x }}'. Use one of: update",
+        ),
+        ({"source": {"path": "/a.csv", "options": "{{ params.x }}"}}, "names and values, got '{{ params.x }}'"),
+        ({"source": {"{{ params.x }}": "/a"}}, "source has unknown keys: {{ params.x }}"),
+        (
+            {"source_dedupe": {"latest_by": "{{ params.y }}", "on_ties": "{{ params.x }}"}},
+            "or pick, got '{{ params.x }}'",
+        ),
+        ({"expect_source": {"unique": ["{{ ds }}"], "{{ params.x }}": "a"}}, "unknown keys: {{ params.x }}. Known are"),
+        (
+            {**dict.fromkeys(GOOD), "merges": [{**GOOD, "engine": "{{ params.x }}"}]},
+            "Merge 1 of merges: engine must be one of delta_merge, builtin, got '{{ params.x }}'",
+        ),
+        (
+            {"clauses": [{"kind": XComArg(EmptyOperator(task_id="up")), "action": "delete"}]},
+            "Unknown clause kind '{{ task_instance.xcom_pull(task_ids='up'",
+        ),
+    ],
+    ids=readable,
+)
+def test_an_error_names_the_template_and_not_what_stands_for_it(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MergeConfigError) as caught:
+        operator(**changes)
+    assert sentence in str(caught.value)
+    assert str(caught.value).endswith("so it can't be a template or another task's output.")
 
 
 @pytest.mark.parametrize(
