@@ -136,6 +136,15 @@ class ConnectionSettings:
             "keep_warm": fields.seconds("keep_warm"),
         }
         if connection.conn_type != CONNECTION_TYPE:
+            if ignored := [name for name in ("conf", "jars") if fields.extra.get(name)]:
+                log.warning(
+                    "Ignored in the extra of the connection %r, whose type is %s: %s. Set the type to %s, or remove "
+                    "this from the extra.",
+                    connection.conn_id,
+                    connection.conn_type,
+                    ", ".join(ignored),
+                    CONNECTION_TYPE,
+                )
             return cls(**of_either_type)
         if unknown := sorted(set(fields.extra) - set(_EXTRAS)):
             raise fields.refused(

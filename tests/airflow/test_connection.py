@@ -281,6 +281,16 @@ def test_a_spark_connection_keeps_its_own_meaning(define: Define) -> None:
     assert command[command.index("--queue") + 1] == "q"
 
 
+@pytest.mark.parametrize("conn_type", ["spark", "delta_merge"])
+def test_a_conf_that_a_spark_connection_cannot_have_is_warned_of(
+    define: Define, caplog: pytest.LogCaptureFixture, conn_type: str
+) -> None:
+    define({"conf": {"spark.x": "y"}, "jars": "/a.jar", "namespace": "n"}, conn_type=conn_type)
+    settings()
+    warned = "extra of the connection 'lake', whose type is spark: conf, jars. Set the type to delta_merge, or remove"
+    assert (warned in caplog.text) == (conn_type == "spark")
+
+
 @pytest.mark.parametrize(("conn_type", "namespace"), [("delta_merge", "of-connection"), ("spark", "of-configuration")])
 def test_the_namespace_of_a_merge(
     define: Define, monkeypatch: pytest.MonkeyPatch, conn_type: str, namespace: str
