@@ -54,10 +54,13 @@ TESTS_FOR_LOWEST = (
     "tests/airflow/test_connection.py",
     "tests/airflow/test_errors.py",
     "tests/airflow/test_lineage.py",
+    "tests/airflow/test_mapped_tasks.py",
     "tests/airflow/test_operator.py",
+    "tests/airflow/test_operator_in_a_run.py",
     "tests/airflow/test_parsing.py",
     "tests/airflow/test_patterns.py",
     "tests/airflow/test_recorded_merge.py",
+    "tests/airflow/test_secrets.py",
     "tests/airflow/test_sensor.py",
     "tests/airflow/test_table_sensor.py",
     "tests/airflow/test_watcher.py",
@@ -70,7 +73,7 @@ NOT_FOR_LOWEST = {
     "tests/airflow/test_assets.py::test_a_secret_does_not_get_into_it": "Airflow 3.1 warns in other words",
     "tests/airflow/test_connection.py::test_airflow_knows_the_type_and_its_form": "Airflow 3.1 shows no form",
     "tests/airflow/test_connection.py::test_an_extra_that_is_no_object_is_an_error": "Airflow 3.1.0 finds no such one",
-    "tests/airflow/test_operator.py::test_a_password_inside_a_url_is_hidden_where_airflow_shows_it": (
+    "tests/airflow/test_secrets.py::test_a_password_inside_a_url_is_hidden_where_airflow_shows_it": (
         "Airflow 3.1.0 masks what it keeps of a task by another list of secrets than its log"
     ),
     "tests/airflow/test_parsing.py::test_airflow_finds_the_decorator": "looks into a module that Airflow 3.1 hasn't",

@@ -25,7 +25,8 @@ from airflow_delta_merge.launch.staging import staged
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.runtime.log_store import log_store_jar
 from airflow_delta_merge.task_exceptions import DeltaMergeException
-from tests.airflow.test_operator import GOOD, context
+from tests.airflow.test_operator import GOOD
+from tests.airflow.test_operator_in_a_run import context
 from tests.readable_ids import readable
 
 SECRET = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-value", "spark.hadoop.fs.azure.account.key.store": 12345678}

@@ -30,7 +30,7 @@ def test_hostile_conf_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = tmp_path / re.sub(r"[][{}\\:/*]", "|", f"{HOSTILE}.csv")
     source.write_text(f'id,name\n1,"a"\n2,"{_in_csv(HOSTILE)}"\n3,NULL{{{{ 7 * 7 }}}}\n')
     conf = {"target": str(table), "source": str(source), "null": "NULL{{ 7 * 7 }}", "value": value}
-    conf["property"] = value.replace("${", "$ {")  # with it, it is refused: see test_operator.py
+    conf["property"] = value.replace("${", "$ {")  # with it, it is refused: see test_operator_in_a_run.py
     dag = DagBag(DAGS / "hostile.py", bundle_name="dags-folder").dags["hostile"]
     before = _files(tmp_path)
 

@@ -13,7 +13,8 @@ from airflow_delta_merge.launch.preparation import SHORT_SECONDS, Preparation
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.operators.task_history import seconds_of_last_run
 from tests.airflow.conftest import DAGS
-from tests.airflow.test_operator import GOOD, context
+from tests.airflow.test_operator import GOOD
+from tests.airflow.test_operator_in_a_run import context
 from tests.readable_ids import readable
 
 A_SECOND = {"durations_ms": {"total": 1_000, "scan": 400}}
