@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -67,7 +67,8 @@ class DeltaCommitTrigger(BaseEventTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         connections = {"aws_conn_id": aws_conn_id, "azure_conn_id": azure_conn_id, "gcp_conn_id": gcp_conn_id}
-        _check(path, storage_options, connections, poke_interval)
+        ignored = [ignore_operations] if isinstance(ignore_operations, str) else ignore_operations
+        _check(path, storage_options, connections, poke_interval, ignored)
         if secrets := holds_secrets(storage_options or {}):
             raise ValueError(
                 f"storage_options of a watcher contain {', '.join(secrets)}, which Airflow would store in plain text "
@@ -75,7 +76,7 @@ class DeltaCommitTrigger(BaseEventTrigger):
             )
         self.table = StoredTable(path=str(path), storage_options=dict(storage_options or {}), **connections)
         self.poke_interval = poke_interval
-        self.ignore_operations = [ignore_operations] if isinstance(ignore_operations, str) else list(ignore_operations)
+        self.ignore_operations = list(ignored)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__qualname__}", {
@@ -160,7 +161,13 @@ class DeltaCommitTrigger(BaseEventTrigger):
         return True
 
 
-def _check(path: object, storage_options: object, connections: Mapping[str, object], poke_interval: object) -> None:
+def _check(
+    path: object,
+    storage_options: object,
+    connections: Mapping[str, object],
+    poke_interval: object,
+    ignored: object,
+) -> None:
     """Check arguments whose faults would show only in the triggerer's log."""
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip() or "{{" in str(path):
         raise ValueError(f"path of a watcher must be a table's folder or URI, without templates, got {path!r:.80}.")
@@ -171,3 +178,5 @@ def _check(path: object, storage_options: object, connections: Mapping[str, obje
             raise ValueError(f"{name} of a watcher must name a connection, without templates, got {conn_id!r:.80}.")
     if not is_seconds(poke_interval) or not poke_interval:
         raise ValueError(f"poke_interval of a watcher must be a number of seconds above 0, got {poke_interval!r:.80}.")
+    if not isinstance(ignored, Collection) or not all(isinstance(operation, str) for operation in ignored):
+        raise ValueError(f"ignore_operations of a watcher must be a list of operations, got {ignored!r:.80}.")

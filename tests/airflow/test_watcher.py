@@ -271,6 +271,8 @@ def test_no_secret_gets_into_a_dag() -> None:
         ({"poke_interval": True}, "above 0, got True"),
         ({"poke_interval": float("inf")}, "above 0, got inf"),
         ({"poke_interval": 10**400}, "above 0, got 1000"),
+        ({"ignore_operations": None}, "ignore_operations of a watcher must be a list of operations, got None"),
+        ({"ignore_operations": ["OPTIMIZE", 1]}, "must be a list of operations"),
     ],
     ids=readable,
 )
