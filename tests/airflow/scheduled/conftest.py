@@ -7,6 +7,7 @@ The modules share its tables, runs and staging folders, so each names its own di
 from __future__ import annotations
 
 import json
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from tests.airflow import tables
 from tests.airflow.conftest import DAGS
 from tests.airflow.once import DAGS as ONCE_DAGS
-from tests.airflow.once import Once, running
+from tests.airflow.once import ENDED, Once, running
 
 TRIGGERER = "triggerer --skip-serve-logs"
 LOCAL_BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
@@ -23,6 +24,19 @@ BUNDLES = [
     {"name": name, "classpath": LOCAL_BUNDLE, "kwargs": {"path": str(path), "refresh_interval": 300}}
     for name, path in (("merges", DAGS), ("once", ONCE_DAGS))
 ]
+
+
+def wait_for_scheduled(airflow: Once) -> None:
+    """Wait for the DAG that merges as soon as there is a scheduler, whatever tests run."""
+
+    def has_ended() -> bool:
+        try:
+            runs = airflow.call("/api/v2/dags/scheduled_once/dagRuns")["dag_runs"]
+        except urllib.error.HTTPError:  # not parsed yet
+            return False
+        return any(run["state"] in ENDED for run in runs)
+
+    airflow.wait(has_ended)
 
 
 @pytest.fixture(scope="package")
@@ -43,6 +57,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
     with running(folder, settings, {"DELTA_MERGE_TESTS": str(folder)}) as airflow:
         airflow.start(TRIGGERER)
         yield airflow
+        wait_for_scheduled(airflow)
         print((folder / "log").read_text(errors="replace")[-3000:])
     assert list(airflow.temporary.glob("airflow_delta_merge_*")) == [], "staging folders were left behind"
 

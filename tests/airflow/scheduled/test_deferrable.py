@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.airflow.once import Once, applied, with_canary
-from tests.airflow.scheduled.conftest import TRIGGERER
+from tests.airflow.scheduled.conftest import TRIGGERER, wait_for_scheduled
 from tests.waiting import wait_until
 
 # They take minutes: `make test` has one deferred merge, in test_scheduler.py.
@@ -40,6 +40,7 @@ def held(airflow: Once, dag_id: str, run_id: str, **conf: Any) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_stays(airflow: Once) -> Iterator[None]:
+    wait_for_scheduled(airflow)  # what it leaves would count, too
     yield
     nothing_left_within(10, airflow)
 
