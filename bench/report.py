@@ -128,7 +128,7 @@ def header(result: CaseResult) -> tuple[str, ...]:
     """The table's, for cases with the same contestants as this one."""
     times = [f"{name} s" for name in _names(result)]
     quotients = ["built-in ÷ ours", *(f"{name} ÷ ours" for name in _others(result))]
-    return ("case", *times, *quotients, *(["ours ÷ floor"] if _LAST in result.outcomes else []), "files")
+    return ("case", *times, *quotients, "files")
 
 
 def table_row(result: CaseResult, *, spreads: bool = True) -> tuple[str, ...]:
@@ -141,8 +141,6 @@ def table_row(result: CaseResult, *, spreads: bool = True) -> tuple[str, ...]:
     files = "/".join(str(ours[name]) for name in counts if name in ours)
     times = [_time(result.outcomes[name], spreads) for name in _names(result)]
     quotients = [ratio(result), *(ratio_of(result, name) for name in _others(result))]
-    if _LAST in result.outcomes:
-        quotients.append(ratio_to_floor(result))
     return (result.case.name, *times, *map(_factor, quotients), files)
 
 
