@@ -27,8 +27,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 MEMORY_GB := $(shell awk '/MemAvailable/ {print int($$2 / 1048576)}' /proc/meminfo 2>/dev/null || echo 8)
 WORKERS ?= $(shell w=$$(( $(MEMORY_GB) / 3 )); most=$$(( $(CORES) * 3 / 2 )); w=$$(( w < most ? w : most )); echo $$(( w > 1 ? w : 1 )))
 
-# Java's second compiler pays off after twelve minutes of a processor, and makes the fuzz half as fast again. The default
-# code caches are too small for hundreds of merges.
+# Java's second compiler pays off after eight minutes of a processor (tests/conftest.py turns it on for the session of a
+# long run), and makes the fuzz half as fast again. The default code caches are too small for hundreds of merges.
 test oracle test-of-tests test-cluster test-kubernetes test-stores test-browser chaos: export SPARK_SUBMIT_OPTS += \
 	-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 test-all fuzz: export SPARK_SUBMIT_OPTS += -XX:ReservedCodeCacheSize=400m

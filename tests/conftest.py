@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from tests.differential.harness import Harness
 
-JVM_OPTIONS = "-XX:+UseSerialGC"
+JVM_OPTIONS = ["-XX:+UseSerialGC"]
+#: From so many tests on, a worker's Spark lives long enough for Java's second compiler, whatever the Makefile chooses
+#: for the Sparks that tests start: after 200 differential cases (eight minutes of a processor) it takes a fifth off
+#: each.
+_MANY_TESTS = 1000
+_FOR_MANY_TESTS = ["-XX:TieredStopAtLevel=4", "-XX:ReservedCodeCacheSize=400m"]
 ROOT = Path(__file__).parents[1]
 CASES_RUN = pytest.StashKey[CasesRun]()
 #: In how many commits each of the tests that take turns runs.
@@ -135,7 +140,7 @@ def _ways(config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A local session with Delta; warehouse and metastore live in a folder of this run."""
     from pyspark.sql import SparkSession
 
@@ -144,6 +149,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["TZ"] = "UTC"  # collect() turns timestamps into local time
     time.tzset()
     home = tmp_path_factory.mktemp("spark")
+    compilers = _FOR_MANY_TESTS if len(request.session.items) >= _MANY_TESTS else []
+    java_options = [f"-Dderby.system.home={home}", *JVM_OPTIONS, *compilers, *_class_archive()]
     builder = SparkSession.builder.master("local[2]").appName("airflow_delta_merge tests")
     for name, value in SESSION_SETTINGS.items():
         builder = builder.config(name, value)
@@ -155,9 +162,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(home / "local"))
         # By default each task that sorts or aggregates takes 64 MB at once, for some rows here.
         .config("spark.buffer.pageSize", "2m")
-        .config(
-            "spark.driver.extraJavaOptions", " ".join([f"-Dderby.system.home={home}", JVM_OPTIONS, *_class_archive()])
-        )
+        .config("spark.driver.extraJavaOptions", " ".join(java_options))
     )
     with pytest.MonkeyPatch.context() as environment:
         # Spark runs the cases' Python functions with this Python. Other tests must not inherit the variable.
