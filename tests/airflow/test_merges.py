@@ -71,8 +71,11 @@ def test_a_single_merge_is_no_list_of_merges(merges: Any) -> None:
 def test_a_function_says_itself_what_is_merged() -> None:
     from airflow_delta_merge.decorators.delta_merge import delta_merge_task
 
+    def rows() -> str:
+        return "SELECT 1 AS id"
+
     with pytest.raises(MergeConfigError, match="Remove merges from the decorator"):
-        delta_merge_task(lambda: "SELECT 1 AS id", merges=[GOOD])
+        delta_merge_task(rows, merges=[GOOD])()
 
 
 def test_each_form_of_a_merge_comes_to_the_same() -> None:
