@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from tests.cases_run import CasesRun
 from tests.groups import place_of, scheduling
 from tests.session import SESSION_SETTINGS
-from tests.turns import InTurn, commits_so_far, one_in_turn, seed_of_commit
+from tests.turns import TURNS, InTurn, commits_so_far, one_in_turn, seed_of_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +30,7 @@ JVM_OPTIONS = ["-XX:+UseSerialGC"]
 #: each.
 _MANY_TESTS = 1000
 _FOR_MANY_TESTS = ["-XX:TieredStopAtLevel=4", "-XX:ReservedCodeCacheSize=400m"]
-ROOT = Path(__file__).parents[1]
 CASES_RUN = pytest.StashKey[CasesRun]()
-#: In how many commits each of the tests that take turns runs.
-TURNS = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

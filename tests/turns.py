@@ -10,6 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+#: In how many commits each of the tests runs that are marked ``in_turns``.
+TURNS = 10
 #: The fixture ``in_turn``: of the ways that a test can go, those that it goes in this run.
 InTurn = Callable[[Iterable[str]], list[str]]
 

@@ -42,8 +42,8 @@ def create_if_missing(
         try:
             gateway.spark.sql(statement).collect()  # does nothing where the folder of the table's log is there
         except SPARK_ERRORS as error:
-            made_meanwhile = is_conflict(error) or merge_error(error).condition == _NOT_EMPTY
-            if not _exists(gateway, target) and (pause is None or not made_meanwhile):
+            is_being_made = is_conflict(error) or merge_error(error).condition == _NOT_EMPTY
+            if (pause is None or not is_being_made) and not _exists(gateway, target):
                 raise
         if _exists(gateway, target):
             return

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import TURNS, left_out
+from tests.conftest import left_out
 from tests.groups import FOLDERS, LONGEST, group_of, is_spare, place_of
+from tests.turns import TURNS
 
 ROOT = Path(__file__).parents[2]
 
