@@ -18,6 +18,7 @@ from airflow_delta_merge.exceptions import (
     MergeGuardError,
     StaleMergeError,
 )
+from tests.differential.conftest import MadeOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,30 +34,29 @@ CLAUSES = {
     "nothing touched": "WHEN MATCHED AND s.id < 0 THEN DELETE",
     "nothing touched, rows inserted": "WHEN MATCHED AND s.id < 0 THEN DELETE WHEN NOT MATCHED THEN INSERT *",
 }
-PROPERTIES = {
-    "plain": {},
-    "deletion vectors": {"delta.enableDeletionVectors": "true"},
-    "change data": {"delta.enableChangeDataFeed": "true"},
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "deletion vectors": ("delta.enableDeletionVectors",),
+    "change data": ("delta.enableChangeDataFeed",),
 }
 #: What time it took, and where in a shuffle a row was, is different each time.
 _VARYING = ("TimeMs", "Bytes", "BytesAdded", "BytesRemoved")
 
 
 @pytest.fixture(params=PROPERTIES.values(), ids=PROPERTIES)
-def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Path:
-    return made(spark, tmp_path / "t", request.param)
+def table(request: pytest.FixtureRequest, made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "t", made, *request.param)
 
 
 @pytest.fixture
-def plain(spark: SparkSession, tmp_path: Path) -> Path:
-    return made(spark, tmp_path / "t", PROPERTIES["plain"])
+def plain(made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "t", made, *PROPERTIES["plain"])
 
 
-def made(spark: SparkSession, path: Path, properties: dict[str, str]) -> Path:
-    """Two files of ten ids each."""
+def made(spark: SparkSession, path: Path, *properties: str) -> None:
+    """Two files of ten ids each, in a table with these properties turned on."""
     rows = spark.range(0, 20, 1, 2).selectExpr("id", "'old' AS v")
-    rows.write.format("delta").options(**properties).save(str(path))
-    return path
+    rows.write.format("delta").options(**dict.fromkeys(properties, "true")).save(str(path))
 
 
 def statement(table: Path, clauses: str, source: str = SOURCE) -> str:

@@ -16,6 +16,7 @@ from airflow_delta_merge.config import MergeConfig, MergeStatement, when_matched
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, merge_sql, plan
 from airflow_delta_merge.exceptions import MergeConfigError, MergeConflictError, MergeExecutionError, StaleMergeError
+from tests.differential.conftest import MadeOnce
 from tests.differential.meanwhile import Meanwhile
 from tests.readable_ids import readable
 
@@ -37,11 +38,14 @@ def nothing_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["false", "true"], ids=["files rewritten", "rows marked"])
-def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Path:
+def table(request: pytest.FixtureRequest, made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "t", made, request.param)
+
+
+def made(spark: SparkSession, path: Path, vectors: str) -> None:
     """Two files of ten ids each."""
     rows = spark.range(0, 20, 1, 2).selectExpr("id", "'old' AS v")
-    rows.write.format("delta").option("delta.enableDeletionVectors", request.param).save(str(tmp_path / "t"))
-    return tmp_path / "t"
+    rows.write.format("delta").option("delta.enableDeletionVectors", vectors).save(str(path))
 
 
 def statement(table: Path, clauses: str, source: str = SOURCE) -> str:

@@ -20,6 +20,7 @@ from airflow_delta_merge.config import when_not_matched_insert_all as insert_all
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.contract.lineage import TARGET, ColumnInput, ColumnLineage
 from airflow_delta_merge.engine import merge
+from tests.differential.conftest import MadeOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,16 +29,19 @@ COLUMNS = {"id": "int", "v": "string", "s": "struct<a:int,b:string>", "n": "bigi
 
 
 @pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Path:
+def folder(made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "tables", made)
+
+
+def made(spark: SparkSession, folder: Path) -> None:
     """A target, and the tables src and other."""
     spark.sql(
-        f"CREATE TABLE delta.`{tmp_path}/t` (id INT, v STRING, s STRUCT<a: INT, b: STRING>, n BIGINT, "
+        f"CREATE TABLE delta.`{folder}/t` (id INT, v STRING, s STRUCT<a: INT, b: STRING>, n BIGINT, "
         "g INT GENERATED ALWAYS AS (id * 2)) USING delta"
     )
     rows = spark.sql("SELECT 1 AS id, 'x' AS v, named_struct('b', 'y', 'a', 2) AS s, 3 AS n, 1.5D AS extra")
-    rows.write.format("delta").save(f"{tmp_path}/src")
-    spark.sql("SELECT 1 AS k, 'w' AS w, DATE'2026-01-01' AS day").write.parquet(f"{tmp_path}/other")
-    return tmp_path
+    rows.write.format("delta").save(f"{folder}/src")
+    spark.sql("SELECT 1 AS k, 'w' AS w, DATE'2026-01-01' AS day").write.parquet(f"{folder}/other")
 
 
 def lineage(spark: SparkSession, folder: Path, what: MergeConfig | str) -> ColumnLineage:

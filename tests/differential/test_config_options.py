@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from airflow_delta_merge.config import (
 from airflow_delta_merge.engine import merge
 from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
+from tests.differential.conftest import MadeOnce
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
@@ -33,18 +33,14 @@ PEOPLE = "VALUES (1, 'ann', 30), (2, 'bob', 40), (3, NULL, 50), (CAST(NULL AS IN
 
 
 @pytest.fixture
-def people(spark: SparkSession, tmp_path: Path) -> Callable[[], str]:
+def people(made_once: MadeOnce, tmp_path: Path) -> Callable[[], str]:
     """Makes copies of a small table, each at a path of its own."""
-    original = tmp_path / "original"
-    spark.sql(f"SELECT * FROM {PEOPLE}").coalesce(1).write.format("delta").save(str(original))
     copies = iter(range(10))
+    return lambda: str(made_once(tmp_path / f"copy {next(copies)}", made))
 
-    def copy() -> str:
-        path = tmp_path / f"copy {next(copies)}"
-        shutil.copytree(original, path)
-        return str(path)
 
-    return copy
+def made(spark: SparkSession, path: Path) -> None:
+    spark.sql(f"SELECT * FROM {PEOPLE}").coalesce(1).write.format("delta").save(str(path))
 
 
 def rows(spark: SparkSession, path: str) -> Counter[Any]:

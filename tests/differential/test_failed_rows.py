@@ -22,6 +22,7 @@ from airflow_delta_merge.exceptions import (
     SourceExpectationError,
 )
 from airflow_delta_merge.patterns import Upsert
+from tests.differential.conftest import MadeOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +37,9 @@ SET_ASIDE = {"on_failure": "set_aside"}
 class Lake:
     """A table with the row (1, 0), and a place for failed rows."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, made_once: MadeOnce) -> None:
         self.spark, self.target, self.failed = spark, str(folder / "target"), str(folder / "failed")
-        spark.sql(f"CREATE TABLE delta.`{self.target}` (id INT, amount INT) USING delta")
-        spark.sql(f"INSERT INTO delta.`{self.target}` VALUES (1, 0)")
+        made_once(folder / "target", made)
 
     def config(self, source: str = SOURCE, **options: Any) -> MergeConfig:
         expected = {name: options.pop(name) for name in list(options) if name not in ("guards", *MERGE)}
@@ -58,12 +58,16 @@ class Lake:
         return sorted((row.record, row.reason) for row in rows)
 
 
+def made(spark: SparkSession, path: Path) -> None:
+    spark.sql("SELECT 1 AS id, 0 AS amount").write.format("delta").save(str(path))
+
+
 MERGE = ("null_keys", "source_dedupe", "create_table", "with_schema_evolution")
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, tmp_path)
+def lake(spark: SparkSession, made_once: MadeOnce, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path, made_once)
 
 
 def test_a_condition_fails_the_merge_by_default(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:

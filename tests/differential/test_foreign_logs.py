@@ -14,8 +14,9 @@ from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget, wh
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
-from tests.differential.foreign_tables import check_ways, make_table
+from tests.differential.foreign_tables import WAYS, check_ways, make_table
 from tests.differential.session_settings import session_settings
+from tests.turns import InTurn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def rows(count: int) -> str:
 @pytest.mark.parametrize("vectors", ["false", "true"], ids=["files are rewritten", "rows are marked"])
 @pytest.mark.parametrize("forms", [READABLE, UNREADABLE], ids=["readable", "unreadable"])
 def test_statistics_that_tell_nothing(
-    forms: list[str | None], vectors: str, spark: SparkSession, tmp_path: Path
+    forms: list[str | None], vectors: str, spark: SparkSession, tmp_path: Path, in_turn: InTurn
 ) -> None:
     left = iter(forms)
 
@@ -66,16 +67,16 @@ def test_statistics_that_tell_nothing(
 
     options = f"TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
     table = make_table(spark, tmp_path / "t", COLUMNS, rows(len(forms)), options=options, edit=odd)
-    searched = check_ways(spark, table, tmp_path, source=SOURCE)
+    searched = check_ways(spark, table, tmp_path, source=SOURCE, ways=in_turn(WAYS))
     assert searched == dict.fromkeys(searched, len(forms))
 
 
-def test_tags_and_other_fields_that_nobody_knows(spark: SparkSession, tmp_path: Path) -> None:
+def test_tags_and_other_fields_that_nobody_knows(spark: SparkSession, tmp_path: Path, in_turn: InTurn) -> None:
     def odd(add: dict[str, Any]) -> None:
         add.update(tags={"": "", "a": None}, unheard={"of": [1]}, size=add["size"])
 
     table = make_table(spark, tmp_path / "t", COLUMNS, rows(4), edit=odd)
-    check_ways(spark, table, tmp_path, source=SOURCE)
+    check_ways(spark, table, tmp_path, source=SOURCE, ways=in_turn(WAYS))
 
 
 # --- checksum files ---

@@ -26,6 +26,7 @@ from airflow_delta_merge.exceptions import (
     MergeGuardError,
     SourceExpectationError,
 )
+from tests.differential.conftest import MadeOnce
 from tests.differential.delta_log import files_in
 from tests.differential.session_settings import session_settings
 from tests.readable_ids import readable
@@ -53,11 +54,14 @@ WITHIN = {
 
 
 @pytest.fixture(params=[False, True], ids=["copy on write", "deletion vectors"])
-def path(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def path(made_once: MadeOnce, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return made_once(tmp_path / "t", made, request.param)
+
+
+def made(spark: SparkSession, path: Path, vectors: bool) -> None:
     """Four files of five ids each."""
     rows = spark.range(0, 20, 1, 4).selectExpr("id", "'old' AS v")
-    rows.write.format("delta").option("delta.enableDeletionVectors", request.param).save(str(tmp_path / "t"))
-    return tmp_path / "t"
+    rows.write.format("delta").option("delta.enableDeletionVectors", vectors).save(str(path))
 
 
 def run(

@@ -5,7 +5,6 @@ Materialisation of the source has its own module, ``test_sources``.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from airflow_delta_merge.config import MergeConfig, when_matched_update_all, whe
 from airflow_delta_merge.engine import merge, merge_sql
 from airflow_delta_merge.exceptions import MergeConfigError
 from tests.differential.cases import PEOPLE, Case, Table
+from tests.differential.conftest import MadeOnce
 from tests.differential.harness import Harness
 from tests.differential.session_settings import session_settings
 
@@ -133,19 +133,15 @@ def test_dispatch(case: Case, engines: Harness) -> None:
 
 
 @pytest.fixture
-def people(spark: SparkSession, tmp_path: Path) -> Callable[[], str]:
+def people(made_once: MadeOnce, tmp_path: Path) -> Callable[[], str]:
     """Makes copies of a small table, each at a path of its own."""
-    original = tmp_path / "original"
-    for statement in PEOPLE.statements:
-        spark.sql(statement.replace("{t}", f"delta.`{original}`"))
     numbers = iter(range(10))
+    return lambda: str(made_once(tmp_path / f"copy_{next(numbers)}", made))
 
-    def copy() -> str:
-        path = tmp_path / f"copy_{next(numbers)}"
-        shutil.copytree(original, path)
-        return str(path)
 
-    return copy
+def made(spark: SparkSession, path: Path) -> None:
+    for statement in PEOPLE.statements:
+        spark.sql(statement.replace("{t}", f"delta.`{path}`"))
 
 
 def test_schema_evolution_by_config(spark: SparkSession, people: Callable[[], str]) -> None:

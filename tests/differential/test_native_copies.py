@@ -27,6 +27,7 @@ from airflow_delta_merge.engine.old_rows import native, on_executors
 from airflow_delta_merge.exceptions import MergeConflictError, MergeExecutionError
 from airflow_delta_merge.runtime.jars import delta_jars
 from tests.differential.both_engines import merged_as_by_the_builtin
+from tests.differential.conftest import MadeOnce
 from tests.differential.delta_log import DeltaTableLog
 from tests.differential.foreign_tables import edit_log
 from tests.differential.meanwhile import Meanwhile
@@ -63,11 +64,13 @@ def copied_whatever_the_size(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> Path:
+def table(made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "t", made)
+
+
+def made(spark: SparkSession, path: Path) -> None:
     """Two files of 50 rows."""
-    path = tmp_path / "t"
     spark.range(0, 100, 1, 2).selectExpr(*COLUMNS).write.format("delta").save(str(path))
-    return path
 
 
 def data_files(table: Path) -> set[str]:

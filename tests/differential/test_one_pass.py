@@ -15,6 +15,7 @@ from airflow_delta_merge.engine.settings import Settings
 from airflow_delta_merge.engine.strategies import one_pass
 from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
+from tests.differential.conftest import MadeOnce
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
 
@@ -35,16 +36,19 @@ def as_a_large_source(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> Path:
+def table(made_once: MadeOnce, tmp_path: Path) -> Path:
+    return made_once(tmp_path / "t", made)
+
+
+def made(spark: SparkSession, path: Path) -> None:
     """Four files of ten consecutive ids each."""
     rows = spark.range(0, ROWS, 1, FILES).selectExpr("id", "'old' AS v")
-    rows.write.format("delta").save(str(tmp_path / "t"))
-    return tmp_path / "t"
+    rows.write.format("delta").save(str(path))
 
 
 @pytest.fixture
 def fed_table(spark: SparkSession, table: Path) -> Path:
-    """As :func:`table`, with a change data feed from version 2 on."""
+    """As :func:`made`, with a change data feed from version 2 on."""
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     return table
 

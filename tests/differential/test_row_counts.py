@@ -13,6 +13,7 @@ from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.delta_jvm.transaction import MergeTransaction
 from airflow_delta_merge.engine.strategies import all_changes
 from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.conftest import MadeOnce
 from tests.differential.foreign_tables import make_table, with_statistics
 from tests.differential.session_settings import session_settings
 from tests.session import COPIED_WHATEVER_THE_SIZE
@@ -45,10 +46,8 @@ def merged(spark: SparkSession, table: Path, clauses: str, settings: dict[str, s
         return merge_sql(spark, statement)
 
 
-def made(spark: SparkSession, table: Path, vectors: str = "false") -> Path:
-    return make_table(
-        spark, table, COLUMNS, ROWS, options=f"TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
-    )
+def made(spark: SparkSession, table: Path, vectors: str) -> None:
+    make_table(spark, table, COLUMNS, ROWS, options=f"TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')")
 
 
 def state(spark: SparkSession, table: Path) -> tuple[int, list[tuple[Any, ...]]]:
@@ -65,6 +64,7 @@ def test_a_lost_row_fails_the_merge(
     vectors: str,
     settings: dict[str, str],
     spark: SparkSession,
+    made_once: MadeOnce,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_lost_row_fails_the_merge(
         rows, tracking = rewritten_rows(*args)
         return rows.filter("k <> 5"), tracking
 
-    table = made(spark, tmp_path / "t", vectors)
+    table = made_once(tmp_path / "t", made, vectors)
     before = state(spark, table)
     monkeypatch.setattr(all_changes, "rewritten_rows", without_one)
     with pytest.raises(MergeExecutionError, match=r"wrote \d+ rows where it should have written \d[\d to]*\. Nothing"):
@@ -83,14 +83,14 @@ def test_a_lost_row_fails_the_merge(
 
 
 def test_a_row_that_is_not_marked_fails_the_merge(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, made_once: MadeOnce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deletion_vector_actions = MergeTransaction.deletion_vector_actions
 
     def without_one(self: MergeTransaction, files: Any, rows: DataFrame) -> Any:
         return deletion_vector_actions(self, files, rows.limit(2))
 
-    table = made(spark, tmp_path / "t", "true")
+    table = made_once(tmp_path / "t", made, "true")
     before = state(spark, table)
     monkeypatch.setattr(MergeTransaction, "deletion_vector_actions", without_one)
     with pytest.raises(MergeExecutionError, match="marked 2 rows as deleted where clauses take 3"):

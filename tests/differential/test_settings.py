@@ -12,6 +12,7 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
+from tests.differential.conftest import MadeOnce
 from tests.differential.session_settings import session_settings
 
 if TYPE_CHECKING:
@@ -36,11 +37,14 @@ def as_a_larger_table(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> str:
+def table(made_once: MadeOnce, tmp_path: Path) -> str:
+    return f"delta.`{made_once(tmp_path / 't', made)}`"
+
+
+def made(spark: SparkSession, path: Path) -> None:
     """Four files of ten consecutive ids each, with deletion vectors."""
     rows = spark.range(0, ROWS, 1, FILES).selectExpr("id", "'old' AS v")
-    rows.write.format("delta").option("delta.enableDeletionVectors", True).save(str(tmp_path / "t"))
-    return f"delta.`{tmp_path / 't'}`"
+    rows.write.format("delta").option("delta.enableDeletionVectors", True).save(str(path))
 
 
 def merged(spark: SparkSession, table: str) -> MergeResult:

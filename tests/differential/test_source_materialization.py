@@ -11,6 +11,7 @@ from airflow_delta_merge.engine import merge_sql
 from airflow_delta_merge.engine.read_once import MATERIALIZATION_REASON
 from airflow_delta_merge.engine.strategies import two_phase
 from airflow_delta_merge.exceptions import MergeExecutionError
+from tests.differential.conftest import MadeOnce
 from tests.differential.delta_log import DeltaTableLog
 from tests.differential.session_settings import session_settings
 
@@ -21,28 +22,28 @@ if TYPE_CHECKING:
     from airflow_delta_merge.engine.rows.touched_files import TouchedFiles
 
 SETTING = "spark.databricks.delta.merge.materializeSource"
+TARGET_ROWS = "SELECT id, 'old' AS v FROM range(4)"
+SOURCE_ROWS = "SELECT id, 'new' AS v FROM range(2, 6)"
 MERGE = "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> str:
-    path = tmp_path / "target"
-    spark.sql("SELECT id, 'old' AS v FROM range(4)").write.format("delta").save(str(path))
-    return f"delta.`{path}`"
+def table(made_once: MadeOnce, tmp_path: Path) -> str:
+    return f"delta.`{made_once(tmp_path / 'target', made, 'delta', TARGET_ROWS)}`"
 
 
 @pytest.fixture
-def delta_source(spark: SparkSession, tmp_path: Path) -> str:
-    path = tmp_path / "source"
-    spark.sql("SELECT id, 'new' AS v FROM range(2, 6)").write.format("delta").save(str(path))
-    return f"delta.`{path}`"
+def delta_source(made_once: MadeOnce, tmp_path: Path) -> str:
+    return f"delta.`{made_once(tmp_path / 'source', made, 'delta', SOURCE_ROWS)}`"
 
 
 @pytest.fixture
-def parquet_source(spark: SparkSession, tmp_path: Path) -> str:
-    path = tmp_path / "source_files"
-    spark.sql("SELECT id, 'new' AS v FROM range(2, 6)").write.parquet(str(path))
-    return f"parquet.`{path}`"
+def parquet_source(made_once: MadeOnce, tmp_path: Path) -> str:
+    return f"parquet.`{made_once(tmp_path / 'source_files', made, 'parquet', SOURCE_ROWS)}`"
+
+
+def made(spark: SparkSession, path: Path, format_: str, rows: str) -> None:
+    spark.sql(rows).write.format(format_).save(str(path))
 
 
 def rows(spark: SparkSession, table: str) -> list[tuple[int, str]]:
