@@ -71,7 +71,9 @@ def is_ambiguous(error: BaseException | None) -> bool:
 
 def trips_over_null_keys(error: BaseException | None) -> bool:
     """Whether it is a fault of Delta 4.4's own: where it writes deletion vectors, it takes unmatched rows for matched
-    ones if ON is true of them and NULLs (their null-safe keys are NULL), and then finds no clause for them."""
+    ones if ON is true of them and NULLs (their null-safe keys are NULL), and then finds no clause for them.
+
+    The text is also in what Spark says of an expression of that plan that it refuses, with another condition."""
     return error is not None and "Unexpected row: did not match any merge clause" in str(_meant(error))
 
 

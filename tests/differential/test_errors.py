@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.differential.cases import Case, Table
+from tests.differential.cases import PEOPLE, Case, Table
 from tests.differential.harness import Harness
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -33,8 +35,7 @@ ANALYSIS = [
     Case("an ambiguous source column", UPSERT, fails="AMBIGUOUS_REFERENCE",
          source="SELECT 2 AS id, 3 AS id, 'x' AS name, 1 AS age"),
     Case("a condition that is no boolean", UPSERT, on="t.id + s.id", fails="JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE"),
-    Case("a clause's condition that is no boolean", "WHEN MATCHED AND s.id THEN DELETE",
-         fails="CANNOT_UP_CAST_DATATYPE"),
+    Case("number as condition", "WHEN MATCHED AND s.id THEN DELETE", fails="CANNOT_UP_CAST_DATATYPE"),
     Case("types that can't be compared", UPSERT, on="t.id = array(s.id)",
          fails="DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES"),
     Case("an unknown function", UPSERT, on="nope(t.id) = s.id", fails="UNRESOLVED_ROUTINE"),
@@ -146,6 +147,53 @@ ANALYSIS = [
          confs={"spark.databricks.delta.write.txnAppId": "app"}),
 ]  # fmt: skip
 
+MATCHED, NOT_MATCHED, BY_SOURCE = "WHEN MATCHED", "WHEN NOT MATCHED", "WHEN NOT MATCHED BY SOURCE"
+DELETE, INSERT = "THEN DELETE", "THEN INSERT *"
+MARKED = replace(PEOPLE, properties={"delta.enableDeletionVectors": "true"})
+COMBINED, FILTERED, BRANCHED = (
+    f"DATATYPE_MISMATCH.{what}" for what in ("BINARY_OP_DIFF_TYPES", "FILTER_NOT_BOOLEAN", "UNEXPECTED_INPUT_TYPE")
+)
+
+NO_BOOLEANS = [
+    Case("string as condition", f"{MATCHED} AND t.id > 1 {DELETE} {MATCHED} AND s.name {DELETE}", fails=BRANCHED),
+    Case("a struct as condition", f"{MATCHED} AND struct(s.id) THEN UPDATE SET age = 1",
+         fails="CANNOT_UP_CAST_DATATYPE"),
+    Case("a number beside another condition", f"{MATCHED} AND t.id > 1 {DELETE} {MATCHED} AND s.id {DELETE}",
+         fails=COMBINED),
+    Case("an untyped NULL beside another condition", f"{MATCHED} AND t.id > 1 {DELETE} {MATCHED} AND NULL {DELETE}",
+         fails=BRANCHED),
+    Case("an insert's number", f"{NOT_MATCHED} AND s.id {INSERT}", fails=FILTERED),
+    Case("an insert's string", f"{NOT_MATCHED} AND s.name {INSERT}", fails=FILTERED),
+    Case("an insert's number beside another insert", f"{NOT_MATCHED} AND s.id {INSERT} {NOT_MATCHED} {INSERT}",
+         fails=BRANCHED),
+    Case("an insert's number beside another insert, marked", table=MARKED, fails=BRANCHED,
+         clauses=f"{NOT_MATCHED} AND s.id {INSERT} {NOT_MATCHED} {INSERT}"),
+    *(
+        case
+        for name, clauses in {
+            "of a matched clause beside an insert": f"{MATCHED} AND {{v}} {DELETE} {NOT_MATCHED} {INSERT}",
+            "of an insert beside a matched clause": f"{MATCHED} {DELETE} {NOT_MATCHED} AND {{v}} {INSERT}",
+            "by source": f"{BY_SOURCE} AND {{t}} {DELETE}",
+            "by source beside another": f"{BY_SOURCE} AND {{t}} {DELETE} {BY_SOURCE} {DELETE}",
+            "by source beside a matched clause": f"{MATCHED} {DELETE} {BY_SOURCE} AND {{t}} {DELETE}",
+        }.items()
+        for case in (
+            Case(f"a number {name}", clauses.format(v="s.id", t="t.id"), fails=BRANCHED),
+            Case(f"a number {name}, marked", clauses.format(v="s.id", t="t.id"), table=MARKED, fails=COMBINED),
+            Case(f"a string {name}, marked", clauses.format(v="s.name", t="t.name"), table=MARKED, fails=BRANCHED),
+        )
+    ),
+    Case("an untyped NULL by source beside another", f"{BY_SOURCE} AND NULL {DELETE} {BY_SOURCE} {DELETE}",
+         fails=BRANCHED),
+    Case("an untyped NULL beside another and an insert", fails=BRANCHED,
+         clauses=f"{MATCHED} AND NULL {DELETE} {MATCHED} {DELETE} {NOT_MATCHED} {INSERT}"),
+    Case("a string for ON", UPSERT, on="s.name", fails="JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE"),
+    Case("a column of the target for ON", UPSERT, on="t.id", fails="JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE"),
+    Case("an untyped NULL for ON", UPSERT, on="NULL", fails=FILTERED),
+    Case("a struct for ON of an insert", f"{NOT_MATCHED} {INSERT}", on="struct(t.id)", table=MARKED,
+         fails="JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE"),
+]  # fmt: skip
+
 AT_RUN_TIME = [
     Case("the source fails while it is read", UPSERT, fails="USER_RAISED_EXCEPTION",
          source="SELECT id, name, CAST(raise_error('bad row') AS INT) AS age FROM VALUES (2, 'B') AS v(id, name)"),
@@ -172,6 +220,11 @@ AT_RUN_TIME = [
 
 @pytest.mark.parametrize("case", ANALYSIS, ids=str)
 def test_refused_by_analysis(case: Case, engines: Harness) -> None:
+    engines.check(case)
+
+
+@pytest.mark.parametrize("case", NO_BOOLEANS, ids=str)
+def test_refused_as_no_boolean(case: Case, engines: Harness) -> None:
     engines.check(case)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import airflow_delta_merge.engine
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.exceptions import MergeExecutionError
-from tests.differential.cases import Case
+from tests.differential.cases import ANYTHING, PEOPLE, Case
 from tests.differential.harness import Harness
 from tests.differential.running import NUM_ROWS
 
@@ -144,3 +145,14 @@ def test_a_case_says_what_it_does() -> None:
         Case("says nothing", "WHEN MATCHED THEN DELETE")
     with pytest.raises(ValueError, match="unknown kinds"):
         Case("says nonsense", "WHEN MATCHED THEN DELETE", does="upsert")
+
+
+def test_a_refusal_that_quotes_the_built_in_is_no_trip_over_null_keys(engines: Harness) -> None:
+    """On tables with deletion vectors its message shows the expression that raises the error for such rows."""
+    case = Case(
+        "a string by source",
+        "WHEN NOT MATCHED BY SOURCE AND t.name THEN DELETE",
+        does=ANYTHING,
+        table=replace(PEOPLE, properties={"delta.enableDeletionVectors": "true"}),
+    )
+    assert engines.check_anything(case) == "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"

@@ -95,7 +95,17 @@ class ResolvedMerge:
 
     @cached_property
     def conjuncts(self) -> Conjuncts:
-        """The conjuncts of its conditions."""
+        """The conjuncts of its conditions.
+
+        :raises MergeExecutionError: when ON is no boolean. Filters by it would be refused with another error condition,
+            as Delta does with an untyped NULL.
+        """
+        on = self.command.condition()
+        if (type_ := str(on.dataType().catalogString())) not in ("boolean", "void"):
+            raise MergeExecutionError(
+                f"The ON condition {on.sql()} has type {type_}. It must be a boolean.",
+                condition="JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE",
+            )
         return Conjuncts(self._gateway, self.command)
 
     @cached_property
@@ -160,20 +170,37 @@ class ResolvedMerge:
         type_ = str(condition.dataType().catalogString())
         if type_ == "boolean":
             return self._gateway.column(condition)
-        # Delta filters by the conditions of clauses of one kind, and casts those of several kinds.
-        is_filtered = type_ == "void" and self._has_one_kind
-        if type_ == "void" and not is_filtered:
+        refused_with = self._condition_of_refusal(kind, type_)
+        if refused_with is None:
             return F.lit(None).cast("boolean")
         raise MergeExecutionError(
             f"The condition {condition.sql()} of a {kind} clause has type {type_}. It must be a boolean.",
-            condition="DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN" if is_filtered else "CANNOT_UP_CAST_DATATYPE",
+            condition=refused_with,
         )
 
+    def _condition_of_refusal(self, kind: ClauseKind, type_: str) -> str | None:
+        """Delta's error condition for a clause's condition that is no boolean; None for an untyped NULL that it takes.
+
+        Delta checks no types. The first plan that can't use the condition fails: one that calls a function with it,
+        filters by it, combines it by AND and OR, for which a string is cast, or branches by it.
+        """
+        matched, inserts = int(self.command.matchedClauses().size()), int(self.command.notMatchedClauses().size())
+        by_source = int(self.command.notMatchedBySourceClauses().size())
+        is_void = type_ == "void"
+        if matched + inserts == 1 and not by_source:
+            return "CANNOT_UP_CAST_DATATYPE" if matched and not is_void else "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN"
+        if is_void and {"matched": matched, "not matched": inserts}.get(kind, by_source) == 1:
+            return None
+        is_combined = self._marks_rows if by_source or (matched and inserts) else bool(matched)
+        is_cast = is_void or type_ == "string"
+        return f"DATATYPE_MISMATCH.{'BINARY_OP_DIFF_TYPES' if is_combined and not is_cast else 'UNEXPECTED_INPUT_TYPE'}"
+
     @property
-    def _has_one_kind(self) -> bool:
-        """Whether all clauses are matched ones, or all insert."""
-        matched, others = self.command.matchedClauses(), self.command.notMatchedBySourceClauses()
-        return bool(others.isEmpty()) and bool(matched.isEmpty() or self.command.notMatchedClauses().isEmpty())
+    def _marks_rows(self) -> bool:
+        """Whether Delta would mark rows by deletion vectors in this thread's transaction."""
+        transaction = scala_option(self._gateway.delta("OptimisticTransaction").getActive())
+        session = self._gateway.session
+        return transaction is not None and bool(self.command.shouldWritePersistentDeletionVectors(session, transaction))
 
     def may_change(self, columns: Sequence[str]) -> bool:
         """Whether an update may change one of these columns to a value that ON does not say to equal the old one.
