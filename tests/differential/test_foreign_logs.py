@@ -101,19 +101,41 @@ def test_the_checksum_file_of_a_commit_that_was_taken_back(
     transaction: str | None, then: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The old commit deleted a row, the new one did not; its checksum file lacks the file that holds it."""
-    table = tmp_path / "made"
+    table = taken_back_delete(spark, tmp_path / "made", transaction)
+    shutil.copytree(table, tmp_path / "t")  # another path than the one that Delta remembers
+    if then:
+        spark.sql(then.replace("{t}", f"delta.`{tmp_path / 't'}`"))
+    check_against_builtin(spark, tmp_path)
+
+
+def test_a_compacted_log_file_counts_as_many_commits(spark: SparkSession, tmp_path: Path) -> None:
+    """It hides how many commits the checksum file of the last version was derived over."""
+    table = tmp_path / "t"
+    shutil.copytree(taken_back_delete(spark, tmp_path / "made", None), table)
+    for key in (1000, 1001, 1002):
+        spark.sql(f"INSERT INTO delta.`{table}` VALUES ({key}, 'later')")
+    log = table / "_delta_log"
+    lines = [line for version in range(5) for line in (log / f"{version:020}.json").read_text().splitlines()]
+    (log / f"{0:020}.{4:020}.compacted.json").write_text("".join(f"{x}\n" for x in lines if "commitInfo" not in x))
+    check_against_builtin(spark, tmp_path)
+
+
+def taken_back_delete(spark: SparkSession, table: Path, transaction: str | None) -> Path:
+    """A table whose checksum file of version 2 lacks the file that holds row 3."""
     spark.sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}) USING delta")
     spark.sql(rows(6)).repartitionByRange(6, "k").write.format("delta").mode("append").save(str(table))
     spark.sql(f"DELETE FROM delta.`{table}` WHERE k = 3")
     info = {"commitInfo": {**FOREIGN_COMMIT["commitInfo"], **({} if transaction is None else {"txnId": transaction})}}
     taken_back(table, 2, [info])
-    shutil.copytree(table, tmp_path / "t")  # another path than the one that Delta remembers
-    if then:
-        spark.sql(then.replace("{t}", f"delta.`{tmp_path / 't'}`"))
+    return table
+
+
+def check_against_builtin(spark: SparkSession, folder: Path) -> None:
+    """Merge into copies of the folder's table ``t``; row 3 must be found."""
     left = {}
     for engine in ("ours", "built-in"):
-        copy = tmp_path / engine
-        shutil.copytree(tmp_path / "t", copy)
+        copy = folder / engine
+        shutil.copytree(folder / "t", copy)
         statement = UPSERT.replace("{t}", f"delta.`{copy}`")
         with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
             if engine == "ours":

@@ -47,7 +47,8 @@ class VersionChecksum:
 
     def _is_of_log(self, checksum: JavaObject, snapshot: JavaObject) -> bool:
         version, log = int(snapshot.version()), snapshot.deltaLog()
-        before = version - max(1, int(snapshot.logSegment().deltas().size()))
+        # Not by the number of files since the checkpoint: a compacted one stands for several commits.
+        before = min(version - 1, int(snapshot.logSegment().checkpointProvider().version()))
         path = str(log.logPath().toString())
         newest = transaction = self._transaction_of(checksum, snapshot, version)
         while transaction is not None and _proven.get(path) != (version, transaction):
