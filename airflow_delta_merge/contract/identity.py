@@ -27,6 +27,15 @@ _THOUSAND, _MILLION = 1_000, 1_000_000
 _UNCOUNTED = _THOUSAND - 1
 
 
+def check_commit_attempts(attempts: Any) -> None:
+    """Check ``max_commit_attempts``.
+
+    :raises MergeConfigError: when it is no whole number, or less than 1.
+    """
+    if not is_whole_number(attempts) or attempts < 1:
+        raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}.")
+
+
 def application_id(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1, namespace: str = "") -> str:
     """The application id of a task instance: ``airflow:<namespace>/<DAG>/<task>/<run>/<map index>``.
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
-from airflow_delta_merge.config.checks import check_fields
+from airflow_delta_merge.config.checks import check_fields, require_bool
 from airflow_delta_merge.config.transport import from_data, to_data
-from airflow_delta_merge.contract.identity import MergeIdentity
+from airflow_delta_merge.contract.identity import MergeIdentity, check_commit_attempts
 from airflow_delta_merge.exceptions import MergeConfigError
 
 
@@ -25,6 +25,7 @@ class JobRequest:
     :param dry_run: whether to count only, without a commit.
     :param explain: with ``dry_run``: whether to return Spark's plans, too.
     :param allowed_locations: the locations that the merges may use; None for any.
+    :raises MergeConfigError: when a number or a flag is something else.
     """
 
     merges: MergeConfig | MergeStatement | Sequence[MergeConfig | MergeStatement]
@@ -34,6 +35,11 @@ class JobRequest:
     dry_run: bool = False
     explain: bool = False
     allowed_locations: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_commit_attempts(self.max_commit_attempts)
+        for name in ("lineage", "dry_run", "explain"):
+            require_bool(getattr(self, name), name)
 
     @property
     def each_merge(self) -> list[MergeConfig | MergeStatement]:

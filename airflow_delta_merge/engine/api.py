@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta_merge.config import MergeConfig, MergeEngine, MergeStatement, to_json
 from airflow_delta_merge.config.options import MergeOptions
-from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity
+from airflow_delta_merge.contract.identity import MAX_COMMIT_ATTEMPTS, MergeIdentity, check_commit_attempts
 from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.result import MergeResult
 from airflow_delta_merge.engine.allowed_locations import AllowedLocations
@@ -55,6 +55,7 @@ def merge(
         the table is as it was.
     """
     with without_bare_errors() as progress:
+        check_commit_attempts(max_commit_attempts)
         progress.table = config.target.to_sql()
         gateway = Gateway(spark, progress)
         if config.engine is MergeEngine.BUILTIN and not gateway.versions.are_tried:
@@ -116,6 +117,7 @@ def merge_sql(
         the table is as it was.
     """
     with without_bare_errors() as progress:
+        check_commit_attempts(max_commit_attempts)
         gateway = Gateway(spark, progress)
         require_tried(gateway.versions)
         once = None if identity is None else ExactlyOnce(identity, digest(statement))

@@ -26,6 +26,7 @@ from airflow_delta_merge.launch.cluster_driver import follow, submit_application
 from airflow_delta_merge.launch.connection_test import connection_test
 from airflow_delta_merge.launch.deferred_start import DeferredStart
 from airflow_delta_merge.launch.errors import error_of_exit, raised_for_airflow, target_or_number
+from airflow_delta_merge.launch.option_checks import ALL_BUT_CONF, check_option
 from airflow_delta_merge.launch.preparation import Preparation
 from airflow_delta_merge.launch.results import outcome_of, result_of, results_of
 from airflow_delta_merge.launch.spark_application import ApplicationEnd, SparkApplication
@@ -55,6 +56,7 @@ class DeltaMergeHook(BaseHook):
         :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
         jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
     :ivar preparation: prepares its spark-submits.
+    :raises MergeConfigError: when an option has a wrong type.
     """
 
     conn_name_attr = "conn_id"
@@ -71,6 +73,10 @@ class DeltaMergeHook(BaseHook):
         **spark_options: Any,
     ) -> None:
         super().__init__()
+        given = {"conn_id": conn_id, "keep_warm": keep_warm, **spark_options}
+        for option in ALL_BUT_CONF:
+            if option in given:
+                check_option(option, given[option])
         self.conn_id = conn_id
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
         self._libraries = [spark_options.get("jars"), spark_options.get("packages")]

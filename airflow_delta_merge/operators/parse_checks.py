@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_delta_merge.config.checks import is_output, require_bool
 from airflow_delta_merge.config.jdbc_source import JDBC
-from airflow_delta_merge.contract.result import is_whole_number
+from airflow_delta_merge.contract.identity import check_commit_attempts
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.arguments import (
     GUARDS,
@@ -88,11 +88,10 @@ def check_options(given: Mapping[str, Any]) -> None:
         check_is_known(name, given.get(name))
     for name in ("exactly_once", "deferrable"):
         require_bool(given.get(name, True), name)
-    events, attempts = given.get("asset_events", "never"), given.get("max_commit_attempts", 1)
+    events = given.get("asset_events", "never")
     if events not in ("on_commit", "always", "never"):
         raise MergeConfigError(f"asset_events must be one of on_commit, always, never, got {events!r}.")
-    if not is_whole_number(attempts) or attempts < 1:
-        raise MergeConfigError(f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}.")
+    check_commit_attempts(given.get("max_commit_attempts", 1))
 
 
 def stand_ins_beside(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_delta_merge.config.checks import is_output, is_seconds, require_bool
+from airflow_delta_merge.config.checks import is_output
 from airflow_delta_merge.exceptions import MergeConfigError
+from airflow_delta_merge.launch.option_checks import ALL_BUT_CONF, check_option
 from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
 
 if TYPE_CHECKING:
@@ -22,20 +22,11 @@ CONF_AT_RUN_TIME = (
 )
 #: The name of a task's Spark application, where the author gave none.
 APPLICATION_NAME = "{{ ti.dag_id }}.{{ ti.task_id }}"
-# The options by their types.
-_LISTS = ("jars", "packages", "exclude_packages")
-_TEXTS = (
-    *_LISTS,
-    *("conn_id", "driver_memory", "executor_memory", "yarn_queue"),
-    *("keytab", "principal", "proxy_user", "name", "spark_binary"),
-)
-_NUMBERS = ("executor_cores", "num_executors", "total_executor_cores")
-_MEMORY = re.compile(r"\d+([kmgtp]b?)?", re.IGNORECASE)
-_ALL_BUT_CONF = (*_TEXTS, *_NUMBERS, "keep_warm", "verbose")
 
 
-# A new option is added in this module alone: the hook passes all of them to Airflow's SparkSubmitHook under the same
-# names. Each is a parameter of its own, because Airflow's default_args and partial go by the operators' parameters.
+# A new option is added here and in launch.option_checks: the hook passes all of them to Airflow's SparkSubmitHook under
+# the same names. Each is a parameter of its own, because Airflow's default_args and partial go by the operators'
+# parameters.
 class SparkOptions(BaseOperator):
     """The options of :class:`~airflow_delta_merge.operators.delta_merge.DeltaMergeOperator` for Spark.
 
@@ -130,7 +121,7 @@ class SparkOptions(BaseOperator):
         """The hook, made (and its module imported) when the task runs."""
         from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 
-        return DeltaMergeHook(conf=self.conf, **{option: getattr(self, option) for option in _ALL_BUT_CONF})
+        return DeltaMergeHook(conf=self.conf, **{option: getattr(self, option) for option in ALL_BUT_CONF})
 
 
 def check_spark_options(given: Mapping[str, Any]) -> None:
@@ -138,7 +129,7 @@ def check_spark_options(given: Mapping[str, Any]) -> None:
 
     :raises MergeConfigError: when one has a wrong type.
     """
-    for option in _ALL_BUT_CONF:
+    for option in ALL_BUT_CONF:
         if option in given:
             _check_option(option, given[option])
     _check_conf(to_plain(given.get("conf")))
@@ -160,22 +151,10 @@ def check_options_of_a_run(operator: SparkOptions) -> None:
 
 
 def _check_option(name: str, value: Any) -> None:
-    if (value is None and name != "conn_id") or (name in SparkOptions.template_fields and is_unknown(value)):
+    if name in SparkOptions.template_fields and is_unknown(value):
         return
     check_is_known(name, value)
-    if name == "verbose":
-        require_bool(value, name)
-    elif name == "keep_warm":
-        if not is_seconds(value):
-            raise MergeConfigError(f"keep_warm must be a number of seconds ≥ 0, got {value!r}.")
-    elif name in _NUMBERS:
-        if isinstance(value, bool) or not str(value).isdecimal():
-            raise MergeConfigError(f"{name} must be a whole number, got {value!r:.80}.")
-    elif not isinstance(value, str):
-        how = ' with commas, like "a,b"' if name in _LISTS else ""
-        raise MergeConfigError(f"{name} must be a string{how}, got {value!r:.80}.")
-    elif name.endswith("_memory") and not _MEMORY.fullmatch(value):
-        raise MergeConfigError(f"{name} must be a size such as 2g or 512m, got {value!r:.80}.")
+    check_option(name, value)
 
 
 def _check_conf(conf: Any) -> None:

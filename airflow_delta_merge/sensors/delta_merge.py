@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_delta_merge.contract.identity import application_id
-from airflow_delta_merge.contract.result import MergeResult
+from airflow_delta_merge.contract.result import MergeResult, is_whole_number
 from airflow_delta_merge.exceptions import MergeResultError
 from airflow_delta_merge.history.awaited import RecordedMerge
 from airflow_delta_merge.operators.named_errors import names_its_task
@@ -40,6 +40,9 @@ COUNTS = tuple(field.name for field in fields(MergeResult) if field.name.startsw
 _NEEDING_PATH = ("storage_options", "aws_conn_id", "azure_conn_id", "gcp_conn_id", "namespace", "deferrable")
 # With one of these a task of the sensor's own id is another one.
 _OF_ANOTHER_RUN = ("external_dag_id", "execution_delta", "execution_date_fn", "external_run_id", "path")
+
+# Airflow's map_index of a task that isn't mapped.
+_OF_UNMAPPED = -1
 
 # How the names of the counts of expectations begin.
 _EXPECTATION = "failed_expectations."
@@ -159,7 +162,7 @@ class DeltaMergeSensor(TableLogSensor):
         for name in ("external_task_id", "external_dag_id", "external_run_id", "namespace"):
             if given.get(name) not in (None, ""):
                 check_text(name, given[name])
-        check_number("map_index", given.get("map_index"))
+        check_number("map_index", given.get("map_index"), least=_OF_UNMAPPED)
         for name in ("at_least", "at_most"):
             _check_bounds(name, given.get(name))
         _check_kinds(given)
@@ -277,7 +280,7 @@ class DeltaMergeSensor(TableLogSensor):
         return list(dict.fromkeys(dates))
 
     def _map_index(self) -> int | None:
-        return whole_number("map_index", self.map_index)
+        return whole_number("map_index", self.map_index, least=_OF_UNMAPPED)
 
     def _check_not_lost(self, dag_id: str, instances: Sequence[tuple[str, str, str | None]]) -> None:
         for run_id, name, state in instances:
@@ -376,5 +379,5 @@ def _check_bounds(argument: str, bounds: Any) -> None:
     for name, bound in (bounds or {}).items():
         if name not in COUNTS and not str(name).startswith(_EXPECTATION):
             raise ValueError(f"{argument} has the unknown count {name!r}. Known are: {', '.join(COUNTS)}.")
-        if not isinstance(bound, int) or isinstance(bound, bool):
+        if not is_whole_number(bound):
             raise ValueError(f"{argument}[{name!r}] must be a whole number, got {bound!r}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -179,26 +180,28 @@ def check_dict(argument: str, value: Any) -> None:
         raise ValueError(f"{argument} must be a dict of names and values, got {value!r:.80}.")
 
 
-def check_number(argument: str, value: Any) -> None:
+def check_number(argument: str, value: Any, *, least: int = 0) -> None:
     """Check an argument that is a whole number, also as text, or None, or that only the run knows.
 
+    :param least: the least number.
     :raises ValueError: when it is something else.
     """
-    is_number = type(value) is int or (isinstance(value, str) and value.isdecimal())
+    is_number = value >= least if type(value) is int else isinstance(value, str) and value.isdecimal()
     if value is not None and not is_unknown(value) and not is_number:
-        raise ValueError(f"{argument} must be a whole number or a template of one, got {value!r:.80}.")
+        raise ValueError(f"{argument} must be a whole number ≥ {least} or a template of one, got {value!r:.80}.")
 
 
-def whole_number(argument: str, value: int | str | None) -> int | None:
+def whole_number(argument: str, value: int | str | None, *, least: int = 0) -> int | None:
     """The value of an argument in this run; None if it is empty.
 
-    :raises AirflowFailException: when it is no whole number.
+    :param least: the least number.
+    :raises AirflowFailException: when it is no whole number, or less.
     """
     if value is None or value == "":
         return None
-    try:
-        return int(value)
-    except (TypeError, ValueError) as error:
-        raise AirflowFailException(
-            f"{argument} must be a whole number, but is {value!r} in this run. Correct it, or its template."
-        ) from error
+    with suppress(TypeError, ValueError):
+        if (number := int(value)) >= least:
+            return number
+    raise AirflowFailException(
+        f"{argument} must be a whole number ≥ {least}, but is {value!r} in this run. Correct it, or its template."
+    )

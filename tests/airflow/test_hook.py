@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +26,7 @@ from airflow_delta_merge.config import (
 )
 from airflow_delta_merge.contract.outcome import JobError
 from airflow_delta_merge.contract.request import JobRequest
-from airflow_delta_merge.exceptions import EmptySourceError
+from airflow_delta_merge.exceptions import EmptySourceError, MergeConfigError
 from airflow_delta_merge.hooks.delta_merge import DeltaMergeHook
 from airflow_delta_merge.launch.errors import error_of_job
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
@@ -35,6 +36,7 @@ from tests.airflow import tables
 from tests.airflow.conftest import SPARK
 from tests.readable_ids import readable
 
+UPSERT = Upsert(keys=["id"])
 ENDLESS = "SELECT id, 'x' AS name FROM range(1000000000000) WHERE hash(id) = 1"
 
 
@@ -45,6 +47,44 @@ def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> M
         on=["id"],
         clauses=[when_matched_update_all(), when_not_matched_insert_all()],
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"executor_cores": True}, "executor_cores must be a whole number, got True"),
+        ({"num_executors": -1}, "num_executors must be a whole number, got -1"),
+        ({"keep_warm": True}, "keep_warm must be a number of seconds ≥ 0, got True"),
+        ({"keep_warm": float("nan")}, "keep_warm must be a number of seconds ≥ 0, got nan"),
+        ({"driver_memory": 2}, "driver_memory must be a string, got 2"),
+        ({"verbose": "no"}, "verbose must be True or False, got 'no'"),
+        ({"conn_id": None}, "conn_id must be a string, got None"),
+    ],
+    ids=readable,
+)
+def test_options_are_refused_as_by_the_operator(arguments: dict[str, Any], sentence: str) -> None:
+    for make in (DeltaMergeHook, partial(DeltaMergeOperator, task_id="merge", target="t", source="s", pattern=UPSERT)):
+        with pytest.raises(MergeConfigError, match=sentence):
+            make(**arguments)
+
+
+@pytest.mark.parametrize("attempts", [0, True, 1.5, "2"], ids=readable)
+def test_attempts_are_refused_as_by_the_operator(attempts: Any) -> None:
+    hook, merge = DeltaMergeHook(conf=SPARK), config("t")
+    for run in (
+        lambda: hook.merge(merge, max_commit_attempts=attempts),
+        lambda: hook.merge_all([merge], max_commit_attempts=attempts),
+        lambda: DeltaMergeOperator(
+            task_id="merge", target="t", source="s", pattern=UPSERT, max_commit_attempts=attempts
+        ),
+    ):
+        with pytest.raises(MergeConfigError, match=f"max_commit_attempts must be a whole number ≥ 1, got {attempts!r}"):
+            run()
+
+
+def test_a_flag_that_is_a_text_is_refused() -> None:
+    with pytest.raises(MergeConfigError, match="explain must be True or False, got 'no'"):
+        DeltaMergeHook(conf=SPARK).plan(config("t"), explain="no")  # type: ignore[arg-type]
 
 
 def failure(merge: MergeConfig | MergeStatement, **arguments: Any) -> DeltaMergeException:

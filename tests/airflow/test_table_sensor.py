@@ -346,10 +346,12 @@ def test_a_later_check_that_fails_in_the_triggerer_is_treated_the_same(
     assert found.type is raised
 
 
-def test_a_version_that_is_no_number_in_a_run_fails_without_retries() -> None:
+@pytest.mark.parametrize("version", ["latest", "-1"])
+def test_a_version_that_is_no_number_in_a_run_fails_without_retries(version: str) -> None:
     waiting = DeltaTableSensor(task_id="wait", path="/t", version="{{ params.version }}")
-    waiting.version = "latest"  # as rendered
-    with pytest.raises(AirflowFailException, match="version must be a whole number, but is 'latest' in this run"):
+    waiting.version = version  # as rendered
+    sentence = f"version must be a whole number ≥ 0, but is '{version}' in this run"
+    with pytest.raises(AirflowFailException, match=sentence):
         waiting.poke({})
 
 

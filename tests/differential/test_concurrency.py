@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_delta_merge.config import MergeConfig, when_matched_delete
+from airflow_delta_merge.engine import merge, merge_sql
+from airflow_delta_merge.exceptions import MergeConfigError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
@@ -64,3 +72,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_concurrency(case: Case, engines: Harness) -> None:
     engines.check(case)
+
+
+@pytest.mark.parametrize("attempts", [0, True, "2"])
+def test_attempts_that_are_no_number_are_refused(attempts: Any, spark: SparkSession) -> None:
+    config = MergeConfig(target="t", source="s", on=["id"], clauses=[when_matched_delete()])
+    for run in (partial(merge, spark, config), partial(merge_sql, spark, "MERGE INTO t")):
+        with pytest.raises(MergeConfigError, match="max_commit_attempts must be a whole number ≥ 1"):
+            run(max_commit_attempts=attempts)
