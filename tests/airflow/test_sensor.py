@@ -117,6 +117,29 @@ def test_sensors_may_be_mapped_over_an_output(name: str) -> None:
         assert _mapped(DeltaMergeSensor, {"external_task_id": "merge"}, {name: upstream()}).is_mapped
 
 
+@pytest.mark.parametrize(
+    ("sensor", "given", "sentence"),
+    [
+        (DeltaMergeSensor, {"external_task_id": "merge", "at_least": {"rows": 1}}, "has the unknown count 'rows'"),
+        (DeltaMergeSensor, {"external_task_id": None}, "external_task_id must be a string"),
+        (DeltaTableSensor, {"path": "lake.day"}, "A sensor can't look up a table's name"),
+        (DeltaTableSensor, {"path": "/t", "partition": ["day"]}, "partition must be a dict"),
+    ],
+    ids=readable,
+)
+def test_arguments_that_another_task_returned_are_checked_in_the_run(
+    sensor: Any, given: dict[str, Any], sentence: str
+) -> None:
+    @task
+    def upstream() -> list[dict[str, Any]]:
+        return [given]
+
+    with DAG("some", schedule=None):
+        mapped = sensor.partial(task_id="gate").expand_kwargs(upstream())
+    with pytest.raises(ValueError, match=sentence):
+        mapped.unmap(given)
+
+
 def _mapped(sensor: Any, shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
     partial = sensor.partial(task_id="gate", **shared)
     return partial.expand_kwargs(over) if isinstance(over, list) else partial.expand(**over)
