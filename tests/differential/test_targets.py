@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_delta_merge.engine import merge_sql
+from airflow_delta_merge.exceptions import MergeExecutionError
 from tests.differential.cases import Case, Table
 from tests.differential.harness import Harness
 
@@ -44,6 +45,11 @@ CASES = [
          source="VALUES (1, 'ANN', 31), (2, 'BOB', 41), (3, 'CID', 51) AS s(id, name, age)",
          before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t}",
          merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
+    Case("by a view of a table with CHAR in a struct", does="update, insert",
+         table=Table("id INT, a STRUCT<c: CHAR(3)>", "(1, named_struct('c', 'a'))"),
+         source="SELECT id, named_struct('c', 'b') AS a FROM VALUES (1), (2) AS s(id)",
+         before="CREATE OR REPLACE TEMPORARY VIEW structs AS SELECT * FROM {t}",
+         merge=f"MERGE INTO structs AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
     Case("by a view with a filter", fails="DELTA_UNEXPECTED_PARTIAL_SCAN",
          before="CREATE OR REPLACE TEMPORARY VIEW people AS SELECT * FROM {t} WHERE id > 1",
          merge=f"MERGE INTO people AS t USING {{s}} AS s ON t.id = s.id {UPSERT}"),
@@ -89,3 +95,30 @@ def test_the_result_tells_where_the_table_lies(spark: SparkSession, tmp_path: Pa
             assert result.location == f"file:{path}"
     finally:
         spark.sql("DROP TABLE default.somewhere").collect()
+
+
+@pytest.mark.parametrize("computed", ["upper(v)", "concat(v, '')"])
+def test_a_view_that_computes_a_char_is_refused(computed: str, spark: SparkSession, tmp_path: Path) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id INT, v CHAR(3)) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW computed AS SELECT id, {computed} AS v FROM {table}")
+    with pytest.raises(MergeExecutionError, match="computes columns") as raised:
+        merge_sql(
+            spark,
+            "MERGE INTO computed t USING (SELECT 1 AS id, 'x' AS v) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+        )
+    assert raised.value.condition == "MISSING_ATTRIBUTES.RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT"
+    assert [row[1] for row in spark.table(table).orderBy("id").collect()] == ["a  ", "b  "]
+
+
+def test_the_built_in_writes_rows_that_stay_as_such_a_view_shows_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Why ours refuses it."""
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id INT, v CHAR(3)) USING delta")
+    spark.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, 'b')")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW computed AS SELECT id, upper(v) AS v FROM {table}")
+    spark.sql(
+        "MERGE INTO computed t USING (SELECT 1 AS id, 'x' AS v) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    ).collect()
+    assert [row[1] for row in spark.table(table).orderBy("id").collect()] == ["x  ", "B  "]

@@ -46,6 +46,11 @@ def bytes_per_task(num_bytes: int, num_files: int, *, most_tasks: int, open_cost
     return round((files_of_task - 0.5) * (length + open_cost) + length)  # half a file of slack on both sides
 
 
+#: Spark's function that pads CHAR when it is read.
+_PADDING = "readSidePadding"
+_NESTED = ("StructType", "ArrayType", "MapType")
+
+
 @dataclass(frozen=True)
 class FileSet:
     """Data files of the table, as a JVM sequence of ``AddFile``, with their totals.
@@ -268,8 +273,12 @@ def _is_as_stored(column: JavaObject, stored: JavaObject) -> bool:
     value = column
     while class_name_of(value) in ("Alias", "Cast"):  # a view casts each column to the type that it has
         value = value.child()
+    if class_name_of(value) == "StaticInvoke" and str(value.functionName()) == _PADDING:
+        value = value.arguments().head()
     is_stored = value.semanticEquals(stored) and column.dataType().equals(stored.dataType())
-    return column.name() == stored.name() and bool(is_stored or "readSidePadding(" in str(value.toString()))
+    # CHAR inside a struct, an array or a map is padded by an expression that builds the whole anew.
+    is_padded_inside = class_name_of(stored.dataType()) in _NESTED and f"{_PADDING}(" in str(value.toString())
+    return column.name() == stored.name() and bool(is_stored or is_padded_inside)
 
 
 def _filtered(frame: DataFrame, predicates: Iterable[Column]) -> DataFrame:
