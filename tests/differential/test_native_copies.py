@@ -259,6 +259,17 @@ def test_files_of_a_table_with_bloom_filters_are_not_copied(spark: SparkSession,
     assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
 
 
+def test_files_of_a_table_of_parquet_2_are_not_copied(spark: SparkSession, table: Path) -> None:
+    """Arrow would write the pages and encodings of Parquet 1."""
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.parquet.format.version' = '2.12.0')")
+    assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
+
+
+def test_files_are_not_copied_where_the_session_writes_parquet_2(spark: SparkSession, table: Path) -> None:
+    with session_settings(spark, {"parquet.writer.version": "PARQUET_2_0"}):
+        assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
+
+
 @pytest.mark.parametrize(("first", "how"), [("false", REWRITTEN), ("true", COPIED)])
 def test_copies_have_the_partition_columns_that_the_table_wants_in_files(
     spark: SparkSession, tmp_path: Path, first: str, how: str

@@ -41,8 +41,13 @@ _OTHER_WRITERS = (
 #: The feature of tables whose new files must have the partition columns, too.
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
 #: Settings that make Parquet's writer do what a copy by Arrow would not, in Hadoop's configuration or the table's
-#: properties; one for a column ends in ``#column``.
-_OTHER_FILES = ("parquet.crypto.factory.class", "parquet.bloom.filter.enabled")
+#: properties; one for a column ends in ``#column``. The last two ask for other encodings and pages.
+_OTHER_FILES = (
+    "parquet.crypto.factory.class",
+    "parquet.bloom.filter.enabled",
+    "parquet.writer.version",
+    "delta.parquet.format.version",
+)
 #: Settings by which Spark reads other values from a file than Arrow does, and from the copy.
 _OTHER_VALUES = (
     "spark.sql.parquet.int96TimestampConversion",
