@@ -116,8 +116,10 @@ class ResolvedMerge:
     @cached_property
     def column_names(self) -> list[str]:
         """The columns of the table's final schema."""
-        schema = self._projected(self._copies, self.command.target()).schema()
-        return list(self._gateway.as_json(schema.fieldNames()))
+        projected = self._projected(self._copies, self.command.target())
+        if not projected.resolved():  # Spark can't cast a column to the type that it evolves to: let it say so
+            self._gateway.session.sessionState().analyzer().checkAnalysis(projected)
+        return list(self._gateway.as_json(projected.schema().fieldNames()))
 
     @cached_property
     def column_types(self) -> list[str]:
