@@ -270,6 +270,17 @@ def test_files_are_not_copied_where_the_session_writes_parquet_2(spark: SparkSes
         assert REWRITTEN in merge_sql(spark, upsert(table)).executor_reason
 
 
+def test_delta_itself_refuses_a_length_of_bounds_that_is_no_number(
+    spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    """No statement sets one, but other writers may."""
+    path = shutil.copytree(table, tmp_path / "edited")
+    length = {"delta.dataSkippingStringPrefixLength": "long"}
+    edit_log(path, lambda metadata: metadata["configuration"].update(length), action="metaData")
+    with pytest.raises(MergeExecutionError, match=r'^For input string: "long"'):
+        merge_sql(spark, upsert(path))
+
+
 @pytest.mark.parametrize(("first", "how"), [("false", REWRITTEN), ("true", COPIED)])
 def test_copies_have_the_partition_columns_that_the_table_wants_in_files(
     spark: SparkSession, tmp_path: Path, first: str, how: str

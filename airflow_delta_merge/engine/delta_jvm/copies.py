@@ -234,8 +234,9 @@ def _metadata(transaction: JavaObject) -> dict[str, Any]:
 
 
 def _prefix_length(gateway: Gateway, configuration: dict[str, str]) -> int:
-    """Number of characters of a long text that Delta keeps as a bound."""
-    return int(configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION))
+    """Number of characters of a long text that Delta keeps as a bound; 0 for what is no number, which Delta refuses."""
+    length = configuration.get(_PREFIX_OF_TABLE) or gateway.conf(_PREFIX_OF_SESSION)
+    return int(length) if length.isdecimal() else 0
 
 
 def _has_arrow() -> bool:
