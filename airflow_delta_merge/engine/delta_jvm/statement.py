@@ -117,8 +117,8 @@ class ResolvedMerge:
     def column_names(self) -> list[str]:
         """The columns of the table's final schema."""
         projected = self._projected(self._copies, self.command.target())
-        if not projected.resolved():  # Spark can't cast a column to the type that it evolves to: let it say so
-            self._gateway.session.sessionState().analyzer().checkAnalysis(projected)
+        if not projected.resolved():  # Spark can't cast a column to the type that it evolves to, if old rows need it
+            return [str(copied.name()) for copied in scala_list(self._copies)]
         return list(self._gateway.as_json(projected.schema().fieldNames()))
 
     @cached_property
