@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _MOST_BYTES_PER_TASK = "spark.sql.files.maxPartitionBytes"
 _PUSH_DOWN = "spark.sql.parquet.filterPushdown"
+#: Spark's function that pads CHAR when it is read.
+_PADDING = "readSidePadding"
+_NESTED = ("StructType", "ArrayType", "MapType")
 
 
 def bytes_per_task(num_bytes: int, num_files: int, *, most_tasks: int, open_cost: int) -> int:
@@ -44,11 +47,6 @@ def bytes_per_task(num_bytes: int, num_files: int, *, most_tasks: int, open_cost
     length = num_bytes / num_files
     files_of_task = math.ceil(num_files / most_tasks)
     return round((files_of_task - 0.5) * (length + open_cost) + length)  # half a file of slack on both sides
-
-
-#: Spark's function that pads CHAR when it is read.
-_PADDING = "readSidePadding"
-_NESTED = ("StructType", "ArrayType", "MapType")
 
 
 @dataclass(frozen=True)
