@@ -14,6 +14,7 @@ from airflow_delta_merge.config import MergeConfig, MergeSource, MergeTarget, wh
 from airflow_delta_merge.contract.identity import MergeIdentity
 from airflow_delta_merge.engine import merge, merge_sql, plan, read_once
 from airflow_delta_merge.exceptions import MergeConfigError, MergeExecutionError
+from tests.differential.both_engines import merged_as_by_the_builtin
 from tests.differential.foreign_tables import WAYS, check_ways, make_table
 from tests.differential.session_settings import session_settings
 from tests.turns import InTurn
@@ -132,19 +133,10 @@ def taken_back_delete(spark: SparkSession, table: Path, transaction: str | None)
 
 def check_against_builtin(spark: SparkSession, folder: Path) -> None:
     """Merge into copies of the folder's table ``t``; row 3 must be found."""
-    left = {}
-    for engine in ("ours", "built-in"):
-        copy = folder / engine
-        shutil.copytree(folder / "t", copy)
-        statement = UPSERT.replace("{t}", f"delta.`{copy}`")
-        with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
-            if engine == "ours":
-                merge_sql(spark, statement)
-            else:
-                spark.sql(statement).collect()
-        left[engine] = sorted(map(tuple, spark.read.format("delta").load(str(copy)).collect()))
-    assert left["ours"] == left["built-in"]
-    assert [row for row in left["ours"] if row[0] == 3] == [(3, "new")]
+    with session_settings(spark, {"spark.deltaMerge.smallMergeBytes": "0"}):
+        merged_as_by_the_builtin(spark, folder / "t", folder, UPSERT)
+    left = spark.read.format("delta").load(str(folder / "ours"))
+    assert [tuple(row) for row in left.where("k = 3").collect()] == [(3, "new")]
 
 
 def test_the_checksum_file_of_the_commit_itself_is_used(
