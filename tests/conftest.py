@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from tests.differential.harness import Harness
 
-#: A case makes 400 MB of garbage, of which next to nothing lives on: with room for two cases, collecting it takes half
-#: of the time.
+#: A case makes 400 MB of garbage, of which next to nothing lives on; by default Java collects it after each 170 MB.
 JVM_OPTIONS = ["-XX:+UseSerialGC", "-Xmn768m"]
 #: From so many tests on, a worker's Spark lives long enough for Java's second compiler, whatever the Makefile chooses
 #: for the Sparks that tests start. By default it compiles so much that after 300 cases it has taken a quarter of the
