@@ -42,6 +42,7 @@ class SparkSubmitCommand(SparkSubmitHook):
     - If spark-submit isn't on the PATH, it is searched next to the Python that runs Airflow, where pip installs it.
     - The connection may also have type ``delta_merge``.
     - Without a deploy mode in the connection it is ``client``, whatever Spark's properties say.
+    - 0 executors are passed on: Spark takes them with dynamic allocation, and refuses them otherwise.
     - Properties are passed only in a file, and ``spark-defaults.conf`` still applies.
 
     :param temporary: folder for temporary files of the driver's JVM; by default the system's.
@@ -49,6 +50,8 @@ class SparkSubmitCommand(SparkSubmitHook):
 
     def __init__(self, *, temporary: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if self._num_executors == 0:  # the base would leave it out
+            self._num_executors = "0"  # type: ignore[assignment]
         self._temporary = temporary
         self.java_options: list[str] = []
         #: Jars by which spark-submit itself writes to object stores.

@@ -81,6 +81,15 @@ def test_the_connection_sets_the_user_and_the_queue(define: Define) -> None:
     assert command[command.index("--proxy-user") + 1] == "ada"
 
 
+def test_spark_decides_whether_it_can_begin_without_an_executor(define: Define) -> None:
+    """It can with dynamic allocation. Airflow's hook left 0 out, and Spark began with two executors."""
+    define({}, host="yarn")
+    merge = DeltaMergeOperator(task_id="merge", conn_id="lake", **GOOD, num_executors=0)
+    with staged() as staging:
+        command = merge.hook.preparation.for_merge(staging, JobRequest(merges=CONFIG)).command("job.py")
+    assert command[command.index("--num-executors") + 1] == "0"
+
+
 def test_packages_can_leave_out_what_they_depend_on(define: Define) -> None:
     define({}, host="local[1]")
     packages = {"packages": "org:a:1,org:b:2", "exclude_packages": "org.slf4j:slf4j-api,org:c"}

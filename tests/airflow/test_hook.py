@@ -52,8 +52,12 @@ def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> M
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"executor_cores": True}, "executor_cores must be a whole number, got True"),
-        ({"num_executors": -1}, "num_executors must be a whole number, got -1"),
+        ({"executor_cores": True}, "executor_cores must be a whole number ≥ 1, got True"),
+        ({"executor_cores": 0}, "executor_cores must be a whole number ≥ 1, got 0"),
+        ({"total_executor_cores": "0"}, "total_executor_cores must be a whole number ≥ 1, got '0'"),
+        ({"num_executors": -1}, "num_executors must be a whole number ≥ 0, got -1"),
+        ({"driver_memory": "0g"}, "driver_memory must be a size such as 2g or 512m, got '0g'"),
+        ({"executor_memory": "0"}, "executor_memory must be a size such as 2g or 512m, got '0'"),
         ({"keep_warm": True}, "keep_warm must be a number of seconds ≥ 0, got True"),
         ({"keep_warm": float("nan")}, "keep_warm must be a number of seconds ≥ 0, got nan"),
         ({"driver_memory": 2}, "driver_memory must be a string, got 2"),

@@ -118,7 +118,7 @@ NO_PARTS: dict[str, Any] = dict.fromkeys(GOOD)
         ({"executor_memory": "2.5g"}, "^executor_memory must be a size"),
         ({"executor_memory": 2}, "^executor_memory must be a string"),
         ({"name": 5}, "^name must be a string"),
-        ({"executor_cores": "two"}, "^executor_cores must be a whole number, got 'two'"),
+        ({"executor_cores": "two"}, "^executor_cores must be a whole number ≥ 1, got 'two'"),
         ({"verbose": "no"}, "^verbose must be True or False, got 'no'"),
         ({"conf": {5: "x"}}, "^conf has the name 5, which Spark ignores"),
         ({"conf": {"fs.s3a.endpoint": "x"}}, "^conf has the name 'fs.s3a.endpoint', .* with spark.hadoop."),
