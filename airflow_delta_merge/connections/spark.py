@@ -13,6 +13,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
 
 from airflow_delta_merge.config.checks import is_seconds, option_text
+from airflow_delta_merge.connections.conf import check_conf
 from airflow_delta_merge.connections.fields import existing_connection
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.stores import StoreConnections
@@ -175,20 +176,9 @@ class _SparkFields:
                 'a conf that is not a JSON object. Write it as {"spark.some.property": "value"}; in a URI put the '
                 "whole extra as JSON into the parameter __extra__."
             )
-        for name, value in conf.items():
-            if not name.startswith("spark."):
-                raise self.refused(
-                    f"a conf with the name {name!r:.80}, which Spark ignores. Start it with spark. or, for Hadoop's "
-                    "properties, with spark.hadoop."
-                )
-            if not isinstance(value, (str, int, float)):
-                raise self.refused(f"a conf whose {name} is not a string, number or boolean.")
+        where = f" in the extra of the connection {self.conn_id!r}"
         deploy_mode = self.extra.get("deploy-mode") or "client"
-        if conf.get("spark.submit.deployMode", deploy_mode) != deploy_mode:
-            raise self.refused(
-                f"a conf whose spark.submit.deployMode is not its deploy mode {deploy_mode}. Remove it, and set "
-                "deploy-mode in the extra."
-            )
+        check_conf(conf, where=where, deploy_mode=deploy_mode, error=SparkConnectionError)
         return {name: option_text(value) for name, value in conf.items()}
 
     def text(self, name: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from airflow.providers.common.compat.sdk import BaseHook, redact
 
 from airflow_delta_merge.config import MergeConfig, MergeStatement
+from airflow_delta_merge.connections.conf import check_conf
 from airflow_delta_merge.connections.secrets import mask_secrets
 from airflow_delta_merge.connections.spark import (
     CONNECTION_TYPE,
@@ -21,7 +22,7 @@ from airflow_delta_merge.contract.merge_plan import MergePlan
 from airflow_delta_merge.contract.outcome import JobOutcome
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.contract.result import MergeResult
-from airflow_delta_merge.exceptions import DeltaMergeError
+from airflow_delta_merge.exceptions import DeltaMergeError, MergeConfigError
 from airflow_delta_merge.launch.cluster_driver import follow, submit_application, with_result
 from airflow_delta_merge.launch.connection_test import connection_test
 from airflow_delta_merge.launch.deferred_start import DeferredStart
@@ -56,7 +57,7 @@ class DeltaMergeHook(BaseHook):
         :class:`~airflow_delta_merge.operators.spark_options.SparkOptions`: ``jars`` and ``packages`` beside Delta's own
         jars, ``driver_memory`` (1 GB by default), ``executor_memory``, ``name``, ``verbose`` …
     :ivar preparation: prepares its spark-submits.
-    :raises MergeConfigError: when an option has a wrong type.
+    :raises MergeConfigError: when an option has a wrong type, or ``conf`` a name that is not allowed.
     """
 
     conn_name_attr = "conn_id"
@@ -77,6 +78,9 @@ class DeltaMergeHook(BaseHook):
         for option in ALL_BUT_CONF:
             if option in given:
                 check_option(option, given[option])
+        if conf is not None and not isinstance(conf, Mapping):
+            raise MergeConfigError("conf must be a dict of Spark's properties.")
+        check_conf(dict(conf or {}))
         self.conn_id = conn_id
         self.preparation = Preparation(conn_id, conf or {}, {"name": "delta-merge", **spark_options})
         self._libraries = [spark_options.get("jars"), spark_options.get("packages")]

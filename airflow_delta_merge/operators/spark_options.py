@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_delta_merge.config.checks import is_output
+from airflow_delta_merge.connections.conf import check_conf
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.launch.option_checks import ALL_BUT_CONF, check_option
 from airflow_delta_merge.operators.arguments import check_is_known, is_unknown, to_plain
@@ -160,17 +161,5 @@ def _check_option(name: str, value: Any) -> None:
 def _check_conf(conf: Any) -> None:
     if conf is not None and not isinstance(conf, Mapping):
         raise MergeConfigError(CONF_AT_RUN_TIME)
-    for name, value in (conf or {}).items():
-        if not isinstance(name, str) or not name.startswith("spark."):
-            raise MergeConfigError(
-                f"conf has the name {name!r:.80}, which Spark ignores. Start it with spark. or, for Hadoop's "
-                "properties, with spark.hadoop."
-            )
-        if name == "spark.submit.deployMode":
-            raise MergeConfigError(
-                f"conf can't set {name}. Set deploy-mode in the extra of the Spark connection instead."
-            )
-        if not isinstance(value, (str, int, float)) and not is_output(value):
-            raise MergeConfigError(
-                f"conf[{name!r}] must be a string, a number or a bool, got {value!r:.80}. Set it or remove it."
-            )
+    # Another task returns the value.
+    check_conf({name: "" if is_output(value) else value for name, value in (conf or {}).items()})

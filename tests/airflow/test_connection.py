@@ -156,8 +156,11 @@ def test_airflow_hides_its_secrets_where_it_shows_connections() -> None:
         ({"queue": "q"}, "unknown extras: queue. .* into conf"),
         ({"conf": '{"spark.x": "y"}'}, "conf that is not a JSON object.*in a URI .* __extra__"),
         ({"conf": {"fs.s3a.endpoint": "y"}}, "name 'fs.s3a.endpoint', which Spark ignores"),
-        ({"conf": {"spark.x": ["y"]}}, "conf whose spark.x is not a string"),
-        ({"conf": {"spark.submit.deployMode": "cluster"}}, "deployMode is not its deploy mode client. Remove it"),
+        ({"conf": {"spark.x": ["y"]}}, r"^conf\['spark.x'\] in the extra of the connection 'lake' must be a string"),
+        (
+            {"conf": {"spark.submit.deployMode": "cluster"}},
+            "^conf in the extra of the connection 'lake' can't set spark.submit.deployMode. Set deploy-mode",
+        ),
         ({"jars": ["/a.jar"]}, "jars that is not a string"),
         ({"namespace": 7}, "namespace that is not a string"),
     ],

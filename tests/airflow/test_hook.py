@@ -63,13 +63,21 @@ def config(target: Path | str, source: Any = "SELECT 1 AS id, 'x' AS name") -> M
         ({"driver_memory": 2}, "driver_memory must be a string, got 2"),
         ({"verbose": "no"}, "verbose must be True or False, got 'no'"),
         ({"conn_id": None}, "conn_id must be a string, got None"),
+        ({"conf": "spark.x=s3cr3t"}, "^conf must be a dict"),
+        ({"conf": {5: "x"}}, "^conf has the name 5, which Spark ignores"),
+        ({"conf": {"fs.s3a.endpoint": "x"}}, "^conf has the name 'fs.s3a.endpoint', .* with spark.hadoop."),
+        ({"conf": {"spark.x": None}}, r"^conf\['spark.x'\] must be a string, a number or a bool, got None"),
+        ({"conf": {"spark.x": ["s3cr3t"]}}, r"^conf\['spark.x'\] must be a string, .*, got a value of type list"),
+        ({"conf": {"spark.x": {"a": "s3cr3t"}}}, r"^conf\['spark.x'\] must be .*, got a value of type dict"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, "^conf can't set spark.submit.deployMode"),
     ],
     ids=readable,
 )
 def test_options_are_refused_as_by_the_operator(arguments: dict[str, Any], sentence: str) -> None:
     for make in (DeltaMergeHook, partial(DeltaMergeOperator, task_id="merge", target="t", source="s", pattern=UPSERT)):
-        with pytest.raises(MergeConfigError, match=sentence):
+        with pytest.raises(MergeConfigError, match=sentence) as caught:
             make(**arguments)
+        assert "s3cr3t" not in str(caught.value)
 
 
 @pytest.mark.parametrize("attempts", [0, True, 1.5, "2"], ids=readable)

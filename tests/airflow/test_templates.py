@@ -344,7 +344,7 @@ def test_values_that_a_function_is_mapped_over_are_no_templates() -> None:
     [
         ("jars", ["/a.jar"], r"^jars must be a string with commas, like \"a,b\", got \['/a.jar'\]"),
         ("conn_id", {"id": "x"}, "^conn_id must be a string"),
-        ("conf", ["a"], r"^conf\['spark.x'\] must be a string, a number or a bool, got \['a'\]"),
+        ("conf", ["a"], r"^conf\['spark.x'\] must be a string, a number or a bool, got a value of type list"),
     ],
 )
 def test_an_option_of_a_wrong_type_in_a_run_is_a_sentence(
