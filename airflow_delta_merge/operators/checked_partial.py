@@ -23,18 +23,27 @@ _MOST_CHECKED = 1024
 
 def checked_partial(
     operator: Any, partial: Callable[..., OperatorPartial], kwargs: Mapping[str, Any]
-) -> CheckedPartial:
-    """Airflow's ``partial``, which checks the arguments.
+) -> OperatorPartial:
+    """Airflow's ``partial``, which checks the arguments, unless the class is somebody's own with other ones.
 
     :param operator: the class, whose ``_check_given`` checks some of its arguments, as far as they are known, or with
         ``is_all=True`` all of them.
     :param partial: Airflow's own.
     """
-    with task_named(kwargs.get("task_id")):
-        operator._check_given(kwargs)
+    is_ours = _takes_our_arguments(operator)
+    if is_ours:
+        with task_named(kwargs.get("task_id")):
+            operator._check_given(kwargs)
     shared = partial(**kwargs)
-    shared.__class__ = CheckedPartial
-    return shared  # type: ignore[return-value]
+    if is_ours:
+        shared.__class__ = CheckedPartial
+    return shared
+
+
+def _takes_our_arguments(operator: Any) -> bool:
+    """Whether a class has the arguments that it checks: one with an ``__init__`` of its own may set some itself."""
+    first = next(each for each in operator.__mro__ if vars(each).keys() & {"__init__", "_check_given"})
+    return "_check_given" in vars(first)
 
 
 class CheckedPartial(OperatorPartial):

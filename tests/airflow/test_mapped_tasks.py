@@ -12,6 +12,7 @@ from airflow_delta_merge.config import when_matched_delete
 from airflow_delta_merge.exceptions import MergeConfigError
 from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
 from airflow_delta_merge.patterns import Upsert
+from airflow_delta_merge.sensors.delta_merge import DeltaMergeSensor
 from tests.airflow.test_operator import GOOD, UPSERT
 from tests.readable_ids import readable
 
@@ -108,6 +109,32 @@ def test_tasks_may_be_mapped_over_an_output_for_what_is_not_templated(name: str)
         assert _mapped(GOOD, {name: upstream(), "window": ["day"]}).is_mapped
     with DAG("other", schedule=None), pytest.raises(MergeConfigError, match="fail_if"):
         _mapped(GOOD, {name: upstream(), "fail_if": [{"num_rows": 1}]})
+
+
+class MergeOfRegion(DeltaMergeOperator):
+    """As people write one, to give the same arguments once."""
+
+    def __init__(self, *, region: str, source: int, **kwargs: Any) -> None:
+        super().__init__(**{**GOOD, "source": f"/in/{region}/{source}"}, **kwargs)
+
+
+class GateOfMerge(DeltaMergeSensor):
+    def __init__(self, *, most: int, **kwargs: Any) -> None:
+        super().__init__(external_task_id="merge", at_most={"num_deleted_rows": most}, **kwargs)
+
+
+class NamedMerge(DeltaMergeOperator):
+    """Takes the same arguments."""
+
+
+def test_a_class_of_ones_own_is_mapped_over_its_own_arguments() -> None:
+    """They were taken for the operator's, whose other ones were missing."""
+    with DAG("some", schedule=None):
+        assert MergeOfRegion.partial(task_id="a", source=7).expand(region=["eu", "us"]).is_mapped
+        assert MergeOfRegion.partial(task_id="b").expand_kwargs([{"region": "eu", "source": 7}]).is_mapped
+        assert GateOfMerge.partial(task_id="c").expand(most=[1, 2]).is_mapped
+        with pytest.raises(MergeConfigError, match="missing: source"):
+            NamedMerge.partial(task_id="d", target="t").expand(on=[["id"]])
 
 
 def _mapped(shared: dict[str, Any], over: dict[str, Any] | list[Any]) -> Any:
