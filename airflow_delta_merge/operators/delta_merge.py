@@ -409,9 +409,10 @@ class DeltaMergeOperator(SparkOptions):
         Airflow calls it after :meth:`execute` or :meth:`execute_complete`, Airflow 3 without the result.
         """
         super().post_execute(context, result)
-        if self.merges is None and self.do_xcom_push and not self.multiple_outputs:
+        merged = self._merged.get(0)  # none if a subclass has decided not to merge
+        if merged is not None and self.merges is None and self.do_xcom_push and not self.multiple_outputs:
             for key in COUNTS_WITH_KEYS:
-                context["ti"].xcom_push(key=key, value=getattr(self._merged[0], key))
+                context["ti"].xcom_push(key=key, value=getattr(merged, key))
 
     def dry_run(self, *, logical_date: datetime | None = None, params: Mapping[str, Any] | None = None) -> None:
         """Log the statement and the exact counts of what it would change. Nothing is committed.

@@ -208,6 +208,21 @@ def test_values_that_make_no_merge_fail_before_spark_starts() -> None:
         merge._merge_configs()
 
 
+class MergeOnWorkdays(DeltaMergeOperator):
+    """Has nothing to do on some days."""
+
+    def execute(self, context: Any) -> Any:
+        return None
+
+
+def test_a_class_of_ones_own_may_merge_nothing() -> None:
+    merge, pushed = MergeOnWorkdays(task_id="merge", **GOOD), []
+    ti = SimpleNamespace(xcom_push=lambda **xcom: pushed.append(xcom))
+    run: Any = {"ti": ti}
+    merge.post_execute(run, None)
+    assert pushed == []
+
+
 def test_kill_before_anything_runs_is_harmless() -> None:
     operator().on_kill()
 
