@@ -75,7 +75,7 @@ def _of_file(path: str) -> dict[str, str]:
         found = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise StorageOptionsError(f"The storage options in {path} can't be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageOptionsError(f"The storage options in {path} are not valid JSON. Correct the file.") from error
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise StorageOptionsError(f"The storage options in {path} must be a JSON object of strings.")

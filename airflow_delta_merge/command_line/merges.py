@@ -79,7 +79,7 @@ def _json_of_yaml(path: Path, text: str) -> str:
     except yaml.YAMLError as error:
         (what, *_) = str(error).splitlines()
         raise ConfigFileError(f"The merge config {path} is not YAML: {what}.") from error
-    except (TypeError, ValueError) as error:  # bytes, a set, or what contains itself
+    except (TypeError, ValueError, RecursionError) as error:  # bytes, a set, or what contains itself
         raise ConfigFileError(f"The merge config {path} has a value that JSON doesn't have: {error}.") from error
 
 

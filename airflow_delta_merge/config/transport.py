@@ -40,7 +40,7 @@ def from_json(text: str) -> MergeConfig | MergeStatement | list[MergeConfig | Me
     """
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MergeConfigError(f"The merge config is not JSON: {error}.") from error
     return from_data(data)
 

@@ -110,7 +110,7 @@ class _GoogleConnection(ConnectionFields):
         if isinstance(key, str):
             try:
                 key = json.loads(key)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self.refused("has a keyfile_dict that is not JSON") from error
         if key is None:
             return None

@@ -67,7 +67,7 @@ class CommitRecord:
             return None
         try:
             data = json.loads(text) if len(text) <= _LONGEST_USER_METADATA else None
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         record = data.get(RECORD_KEY) if isinstance(data, dict) else None
         return cls._from_dict(record) if isinstance(record, dict) else None

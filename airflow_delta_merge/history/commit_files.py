@@ -45,7 +45,7 @@ def read_commit(version: int, data: bytes) -> Commit:
             continue
         try:
             found = json.loads(line)["commitInfo"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             broken = True
         else:
             info = found if isinstance(found, dict) else None
@@ -94,7 +94,7 @@ def _actions(data: bytes, kind: str) -> Iterator[dict[str, Any]]:
             continue
         try:
             action = json.loads(line)[kind]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if isinstance(action, dict) and isinstance(action.get("path"), str):
             yield action

@@ -125,7 +125,7 @@ def _plain(stored: Any) -> Any:
         return stored
     try:
         return json.loads(stored)
-    except ValueError:
+    except (ValueError, RecursionError):
         return stored
 
 

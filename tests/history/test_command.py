@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_delta_merge.command_line.histories import _of_file
 from airflow_delta_merge.command_line.merges import read_config
 from airflow_delta_merge.config import MergeConfig, MergeStatement, to_json, when_matched_update_all
-from airflow_delta_merge.exceptions import ConfigFileError, MergeConfigError
+from airflow_delta_merge.exceptions import ConfigFileError, MergeConfigError, StorageOptionsError
 from airflow_delta_merge.history.figures import duration, size, sparkline
 from airflow_delta_merge.runtime import jars
 from tests.airflow.tables import create_table
@@ -220,9 +221,23 @@ def test_a_config_that_is_none_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ConfigFileError, match="has a value that JSON doesn't have"):
             read_config(path)
+    path.write_text("- " * 5000)
+    with pytest.raises(ConfigFileError, match="has a value that JSON doesn't have: maximum recursion depth"):
+        read_config(path)
+    (tmp_path / "merge.json").write_text("[" * 5000)
+    with pytest.raises(MergeConfigError, match="The merge config is not JSON: maximum recursion depth"):
+        read_config(tmp_path / "merge.json")
     path.write_text("target: /lake/t\n")
     with pytest.raises(MergeConfigError, match="lacks: source, on, clauses"):
         read_config(path)
+
+
+def test_storage_options_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "options.json"
+    for text in ("{", "[" * 5000):
+        path.write_text(text)
+        with pytest.raises(StorageOptionsError, match="are not valid JSON"):
+            _of_file(str(path))
 
 
 def test_numbers_are_written_as_people_read_them() -> None:

@@ -228,6 +228,13 @@ def test_whatever_a_commit_says_of_itself_is_read(info: dict[str, Any]) -> None:
     json.dumps(commit_of(1, info).to_dict())
 
 
+def test_a_commit_that_nests_without_end_is_read() -> None:
+    deep = "[" * 5000
+    assert "no JSON" in str(read_commit(3, f'{{"commitInfo":{deep}'.encode()).trouble)
+    assert changes_by_partition(f'{{"add":{deep}'.encode()) == []
+    assert commit_of(3, {"operation": "MERGE", "userMetadata": f'{{"{RECORD_KEY}":{deep}'}).result is None
+
+
 @given(st.binary() | st.just(b'{"commitInfo":[') | _JSON.map(lambda said: json.dumps({"commitInfo": said}).encode()))
 def test_whatever_a_commit_file_holds_is_read(data: bytes) -> None:
     assert read_commit(3, data).version == 3

@@ -58,7 +58,20 @@ def test_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [None, "", "by hand", "airflow_delta_merge", "{}", "[]", '{"airflow_delta_merge": 5}', '"airflow_delta_merge"'],
+    [
+        *(
+            None,
+            "",
+            "by hand",
+            "airflow_delta_merge",
+            "{}",
+            "[]",
+            '{"airflow_delta_merge": 5}',
+            '"airflow_delta_merge"',
+        ),
+        '{"airflow_delta_merge": ' + "[" * 5000,
+    ],
+    ids=readable,
 )
 def test_others_metadata_is_no_record(text: str | None) -> None:
     assert CommitRecord.from_user_metadata(text) is None
