@@ -55,7 +55,7 @@ def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     history.add_argument(
         "--limit", type=_positive, default=_PAGE, help="maximum number of commits (default: %(default)s)"
     )
-    history.add_argument("--before", type=int, metavar="VERSION", help="only commits before this version")
+    history.add_argument("--before", type=_version, metavar="VERSION", help="only commits before this version")
     add_output_options(history, page=True)
     history.set_defaults(run=_history)
 
@@ -63,7 +63,7 @@ def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show = commands.add_parser("show", help="show one commit: its merge's whole result, and its files by partition")
     _add_table(show)
-    show.add_argument("version", type=int, help="the commit's version")
+    show.add_argument("version", type=_version, help="the commit's version")
     add_output_options(show, page=True)
     show.set_defaults(run=_show)
 
@@ -124,7 +124,15 @@ def _merges(options: argparse.Namespace) -> int:
     return merges(options)
 
 
+def _version(text: str) -> int:
+    return _whole_number(text, least=0)
+
+
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return _whole_number(text, least=1)
+
+
+def _whole_number(text: str, *, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, got {text}")
     return int(text)
