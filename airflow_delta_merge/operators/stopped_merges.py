@@ -13,9 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, redact
 from airflow_delta_merge.task_exceptions import DeltaMergeException, EmptySourceException
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-    from airflow_delta_merge.operators.delta_merge import DeltaMergeOperator
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 #: The XCom's key. Airflow removes the XCom when the task is tried again.
 STOPPED_BY_GUARD = "stopped_by_guard"
@@ -25,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def guards_kept(operator: DeltaMergeOperator, context: Context) -> Iterator[None]:
+def guards_kept(operator: BaseOperator, context: Context) -> Iterator[None]:
     """Store what a guard said, if one stops the merge, and let the task fail with it."""
     try:
         yield
