@@ -120,6 +120,7 @@ class MergeIntoCommand:
         attempts = max_attempts(self._gateway)
         shown = shown_in_spark_ui(self._gateway, self._statement, is_dry_run=self._is_dry_run)
         with without_call_sites(), shown:
+            self._statement.refuse_streams()
             self._statement.refuse_void_columns()
             while True:
                 self._source_attempt += 1

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_delta_merge.engine import merge_sql
 from tests.differential.cases import Case, Table
+from tests.differential.error_conditions import error_condition
 from tests.differential.harness import WAYS, Harness
 from tests.differential.session_settings import session_settings
 
@@ -172,6 +173,19 @@ def test_a_dataframe(spark: SparkSession, tmp_path: Path) -> None:
         return sorted(map(str, spark.read.format("delta").load(str(path)).collect()))
 
     assert _by_both(run, tmp_path) == ["Row(id=1, v='a')", "Row(id=2, v='xx')", "Row(id=3, v='yy')"]
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, INSERT], ids=["upsert", "insert only"])
+def test_a_stream_is_refused(clauses: str, spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("SELECT 1 AS id, 'a' AS v").write.format("delta").save(str(tmp_path / "t"))
+    spark.readStream.format("delta").load(str(tmp_path / "t")).createOrReplaceTempView("stream")
+    statement = f"MERGE INTO delta.`{tmp_path / 't'}` t USING (SELECT id + 1 AS id, v FROM stream) s ON t.id = s.id "
+    conditions = []
+    for engine in (_ours, _builtin):
+        with pytest.raises(Exception, match="streaming sources must be executed with writeStream") as raised:
+            engine(spark, statement + clauses)
+        conditions.append(error_condition(raised.value))
+    assert conditions[0] == conditions[1]
 
 
 @pytest.mark.parametrize("way", WAYS)

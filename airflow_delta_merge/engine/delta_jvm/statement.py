@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.conjuncts import Conjuncts
-from airflow_delta_merge.engine.delta_jvm.errors import from_throwable
+from airflow_delta_merge.engine.delta_jvm.errors import from_throwable, raises_merge_errors
 from airflow_delta_merge.engine.delta_jvm.gateway import (
     Gateway,
     JavaObject,
@@ -306,6 +306,17 @@ class ResolvedMerge:
         Delta's own MERGE counts in this way. Rows of a task that Spark runs again after it finished count twice.
         """
         return source.filter(self._gateway.column(self.command.incrementMetricAndReturnBool("numSourceRows", True)))
+
+    @raises_merge_errors()
+    def refuse_streams(self) -> None:
+        """Refuse a source that reads a stream, which only a streaming query may read.
+
+        :raises MergeExecutionError: with Spark's message for it, before anything else trips over the stream.
+        """
+        source = self.command.source()
+        if source.isStreaming():
+            checker = self._gateway.module("org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+            checker.checkForBatch(source)
 
     def refuse_void_columns(self) -> None:
         """Refuse to add an untyped column of NULLs if the session drops such columns when it reads.
