@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def add_output_options(parser: argparse.ArgumentParser, *, page: bool) -> None:
-    """Add ``--json`` and, where there is a page, ``--output``."""
-    parser.add_argument(
+    """Add ``--json`` or, where there is a page, ``--output`` in its place."""
+    outputs = parser.add_mutually_exclusive_group()
+    outputs.add_argument(
         "--json", action="store_true", help="print JSON; this is the default if standard output is not a terminal"
     )
     if page:
-        parser.add_argument(
+        outputs.add_argument(
             "--output", metavar="FILE.html", type=_page, help="write an HTML page with charts, which needs no network"
         )
 

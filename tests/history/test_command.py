@@ -137,6 +137,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
         (["history", "{table}", "--limit", "0"], 2, r"must be at least 1, got 0"),
         (["history", "{table}", "--limit", "all"], 2, r"must be at least 1, got all"),
         (["history", "{table}", "--output", "page.png"], 2, r"must end with \.html"),
+        (["history", "{table}", "--json", "--output", "{tmp}/page.html"], 2, r"not allowed with argument --json"),
         (["show", "{table}", "newest"], 2, r"must be at least 0, got newest"),
         (["show", "{table}", "-1"], 2, r"must be at least 0, got -1"),
         (["history", "{table}", "--before", "-1"], 2, r"must be at least 0, got -1"),
@@ -145,7 +146,7 @@ def test_a_page_loads_nothing_and_holds_each_number_as_text(table: Path, tmp_pat
     ],
     ids=[
         "no table", "no such version", "no folder for the page", "no storage options", "no config",
-        "no argument", "no commits", "a word for commits", "a picture", "no number",
+        "no argument", "no commits", "a word for commits", "a picture", "two outputs", "no number",
         "a negative number", "before all", "no such command", "no command",
     ],
 )  # fmt: skip
