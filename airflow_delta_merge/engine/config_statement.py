@@ -12,6 +12,7 @@ from airflow_delta_merge.engine.create_table import create_if_missing
 from airflow_delta_merge.engine.delta_jvm import by_version
 from airflow_delta_merge.engine.delta_jvm.gateway import Gateway
 from airflow_delta_merge.engine.delta_jvm.parsing import require_expression, require_query
+from airflow_delta_merge.engine.delta_jvm.tables import column_names
 from airflow_delta_merge.engine.guards import require_guards
 from airflow_delta_merge.engine.source.view import source_relation
 
@@ -62,13 +63,14 @@ def _source_columns(gateway: Gateway, config: MergeConfig, relation: str | None)
     """The source's columns, where its dedupe must name them."""
     if config.source_dedupe is None or by_version.knows_star_except(gateway):
         return None
-    return gateway.spark.sql(f"SELECT * FROM {config.source.to_sql(relation)}").columns  # noqa: S608  a relation is SQL
+    rows = gateway.spark.sql(f"SELECT * FROM {config.source.to_sql(relation)}")  # noqa: S608  a relation is SQL
+    return column_names(gateway, rows)
 
 
 def _with_its_columns(gateway: Gateway, config: MergeConfig) -> MergeConfig:
     if not config.has_star_exceptions:
         return config
-    return config.with_target_columns(gateway.spark.table(config.target.to_sql()).columns)
+    return config.with_target_columns(column_names(gateway, gateway.spark.table(config.target.to_sql())))
 
 
 def _check_expressions(gateway: Gateway, config: MergeConfig) -> None:

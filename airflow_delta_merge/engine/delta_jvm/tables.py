@@ -34,6 +34,16 @@ def _snapshot_of(gateway: Gateway, path: str) -> JavaObject | None:
     return snapshot if int(snapshot.version()) >= 0 else None
 
 
+def column_names(gateway: Gateway, frame: DataFrame) -> list[str]:
+    """A frame's columns. PySpark's ``columns`` fails on user-defined types whose Python class can't be imported."""
+    return list(gateway.as_json(jdf(frame).schema().fieldNames()))
+
+
+def type_of(frame: DataFrame) -> str:
+    """The type of a frame's only column, as Spark SQL writes it."""
+    return str(jdf(frame).schema().head().dataType().catalogString())
+
+
 def columns_of(frame: DataFrame) -> str:
     """A frame's columns as SQL, all nullable."""
     return str(jdf(frame).schema().asNullable().toDDL())

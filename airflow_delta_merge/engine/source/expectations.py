@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from airflow_delta_merge.engine.delta_jvm.errors import first_line
 from airflow_delta_merge.engine.delta_jvm.parsing import is_of_type
+from airflow_delta_merge.engine.delta_jvm.tables import column_names, type_of
 from airflow_delta_merge.engine.delta_jvm.versions import condition_of
 from airflow_delta_merge.engine.grouped import grouped
 from airflow_delta_merge.exceptions import SourceExpectationError
@@ -71,9 +72,11 @@ class SourceCheck:
         self._prefix = merge.names.expected
         source = merge.statement.whole_source_frame()
         self._check_columns(source)
-        compared = source.select(*[equality.source for equality in merge.statement.conjuncts.equalities]).columns
-        keys = [parse_multipart(name) for name in expected.unique] + [(name,) for name in compared]
-        columns = [name.lower() for name in source.columns]
+        compared = source.select(*[equality.source for equality in merge.statement.conjuncts.equalities])
+        keys = [parse_multipart(name) for name in expected.unique] + [
+            (name,) for name in column_names(self._gateway, compared)
+        ]
+        columns = [name.lower() for name in column_names(self._gateway, source)]
         #: The parts of the names of the columns that identify a row.
         self._keys = [key for key in dict.fromkeys(keys) if len(key) > 1 or key[0].lower() in columns]
         self._row_rules = list(self._rules_of_rows())
@@ -128,7 +131,7 @@ class SourceCheck:
             return f"there is no column {name}" if missing else first_line(error)
         if not type_ or is_of_type(self._gateway, column, type_):
             return ""
-        return f"{name} is {column.schema[0].dataType.simpleString()}, not {type_}"
+        return f"{name} is {type_of(column)}, not {type_}"
 
     # While it is read
 
@@ -249,7 +252,7 @@ class SourceCheck:
         aside = self.set_aside
         assert aside is not None
         own = [source.row_id, *self._marks]
-        columns = [F.col(quote_identifier(name)) for name in source.frame.drop(*own).columns]
+        columns = [F.col(quote_identifier(name)) for name in column_names(self._gateway, source.frame.drop(*own))]
         record = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
         rows = source.frame.filter(aside).select(
             F.lit(None).cast("string").alias("file"),
@@ -261,15 +264,15 @@ class SourceCheck:
 
     def _show(self, what: str, rows: DataFrame) -> None:
         if self._expected.sample == "rows":
-            self._log_rows(what, rows, rows.columns)
+            self._log_rows(what, rows, column_names(self._gateway, rows))
         elif self._expected.sample == "keys" and self._keys:
             keys = [F.col(quote_multipart(parts)) for parts in self._keys]
             self._log_rows(what, rows.select(*keys), [".".join(parts) for parts in self._keys])
 
     def _log_rows(self, what: str, rows: DataFrame, names: Sequence[str]) -> None:
         _log.warning("Of the source's %s, up to %d:", what, SAMPLE_SIZE)
-        texts = rows.toDF(*[f"{self._prefix}column_{position}" for position in range(len(names))])
-        texts = texts.select(*[_text(name) for name in texts.columns])
+        own = [f"{self._prefix}column_{position}" for position in range(len(names))]
+        texts = rows.toDF(*own).select(*[_text(name) for name in own])
         for row in texts.limit(SAMPLE_SIZE).collect():
             _log.warning("  %s", json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
 
