@@ -20,6 +20,11 @@ MORE = "VALUES (2, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 MORE_NONE_MATCHES = "VALUES (20, 'B', 20), (9, 'I', 90) AS s(id, v, n)"
 STRUCT = Table("id INT, a STRUCT<x: INT>", "(1, struct(1)), (2, NULL)")
 WIDER_STRUCT = "SELECT id, named_struct('x', id, 'y', 'new') AS a FROM VALUES (1), (2), (3) AS s(id)"
+# Spark casts no array of arrays of structs to one with a further field.
+ARRAYS = Table("id INT, a ARRAY<ARRAY<STRUCT<x: INT>>>, n INT", "(1, array(array(struct(1))), 1), (2, NULL, 2)")
+MARKED_ARRAYS = replace(ARRAYS, properties={"delta.enableDeletionVectors": "true"})
+WIDER_ARRAYS = "SELECT id, array(array(named_struct('x', id, 'y', 1))) AS a, id AS n FROM VALUES (1), (3) AS s(id)"
+ALL_UPDATED = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = NULL"
 
 CASES = [
     Case("a new column: upsert", UPSERT, does="update, insert", table=TABLE, source=MORE, evolves=True),
@@ -95,6 +100,26 @@ CASES = [
     Case("a new field in an array of arrays of structs, inserted only", INSERT, does="insert", evolves=True,
          table=Table("id INT, a ARRAY<ARRAY<STRUCT<x: INT>>>", "(1, array(array(struct(1)))), (2, NULL)"),
          source="SELECT id, array(array(named_struct('x', id, 'y', 1))) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("no array of arrays stays that Spark can't cast: marked rows", ALL_UPDATED, does="update", evolves=True,
+         table=MARKED_ARRAYS, source=WIDER_ARRAYS),
+    Case("no array of arrays stays that Spark can't cast: marked rows, another column from its old value",
+         "WHEN MATCHED AND s.id > 0 THEN UPDATE SET a = s.a, n = t.n + 1 WHEN NOT MATCHED THEN INSERT *",
+         does="update, insert", evolves=True,
+         table=MARKED_ARRAYS, source=WIDER_ARRAYS),
+    Case("an array of arrays stays that Spark can't cast: marked rows",
+         "WHEN MATCHED AND t.n = 1 THEN UPDATE SET n = s.n WHEN MATCHED THEN UPDATE SET *",
+         evolves=True, fails="DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION",
+         table=MARKED_ARRAYS, source=WIDER_ARRAYS),
+    Case("no array of arrays stays that Spark can't cast: the rest is deleted",
+         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED BY SOURCE THEN DELETE", does="update, delete", evolves=True,
+         table=ARRAYS, source=WIDER_ARRAYS),
+    Case("no array of arrays stays that Spark can't cast: each row is updated", ALL_UPDATED, does="update",
+         evolves=True, table=ARRAYS, source=WIDER_ARRAYS),
+    Case("no array of maps stays that Spark can't cast: each row is updated", ALL_UPDATED, does="update", evolves=True,
+         table=Table("id INT, a ARRAY<MAP<STRING, STRUCT<x: INT>>>", "(1, array(map('k', struct(1)))), (2, NULL)"),
+         source="SELECT id, array(map('k', named_struct('x', id, 'y', 1))) AS a FROM VALUES (1), (3) AS s(id)"),
+    Case("an array of arrays evolves for no row", "WHEN MATCHED THEN UPDATE SET *", does="nothing", evolves=True,
+         table=ARRAYS, source=f"SELECT id + 100 AS id, a, n FROM ({WIDER_ARRAYS})"),
     Case("a new column of NULL type, where reads drop such columns", UPSERT, fails="DELTA_MERGE_ADD_VOID_COLUMN",
          table=TABLE, evolves=True, source="SELECT 2 AS id, 'B' AS v, NULL AS n",
          confs={"spark.databricks.delta.createDataFrame.dropNullColumns": "true"}),

@@ -385,8 +385,8 @@ CHANGES = [
     Fault(
         name="row-id-not-kept",
         file=f"{ENGINE}/rows/rewrite.py",
-        before="voids = column.changes_with_row and updates",
-        after="voids = updates",
+        before="if column.changes_with_row and updates else",
+        after="if updates else",
         shows="Updated rows get new row ids.",
         tests=("differential/test_row_tracking.py",),
         words=("row tracking: update", "row tracking: upsert"),

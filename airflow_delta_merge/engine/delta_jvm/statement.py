@@ -114,12 +114,21 @@ class ResolvedMerge:
         return self.command.postEvolutionTargetExpressions(False)
 
     @cached_property
+    def _copied_target(self) -> JavaObject:
+        """JVM plan of the target's rows in the table's final schema."""
+        return self._projected(self._copies, self.command.target())
+
+    @cached_property
+    def can_copy_rows(self) -> bool:
+        """Whether Spark can cast each column of a row that stays to the type that it evolves to."""
+        return bool(self._copied_target.resolved())
+
+    @cached_property
     def column_names(self) -> list[str]:
         """The columns of the table's final schema."""
-        projected = self._projected(self._copies, self.command.target())
-        if not projected.resolved():  # Spark can't cast a column to the type that it evolves to, if old rows need it
+        if not self.can_copy_rows:
             return [str(copied.name()) for copied in scala_list(self._copies)]
-        return list(self._gateway.as_json(projected.schema().fieldNames()))
+        return list(self._gateway.as_json(self._copied_target.schema().fieldNames()))
 
     @cached_property
     def column_types(self) -> list[str]:

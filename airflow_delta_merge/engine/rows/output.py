@@ -75,22 +75,23 @@ def _differ(new: Column, old: Column, type_: str) -> Column:
     return ~new.eqNullSafe(old)
 
 
-def updated_columns(merge: MergeContext, number: Column) -> list[Column]:
+def updated_columns(merge: MergeContext, number: Column, *, updates_all: bool = False) -> list[Column]:
     """The columns of the rewritten target row: new values where an update clause changes them, else the old ones.
 
     :param number: the number of the clause that took the row.
+    :param updates_all: whether an update clause took each row. Then no old value appears that none of them keeps, which
+        Spark may be unable to cast to the type that its column evolves to.
     :return: columns of the final schema.
     """
     numbered = enumerate(merge.target_clauses, start=1)
     updates = [(number == F.lit(index), clause) for index, clause in numbered if clause.action == "update"]
     columns = []
     for position, old in enumerate(merge.statement.copied_columns):
-        chain: Column | None = None
-        for taken, clause in updates:
-            if clause.changes[position]:
-                value = clause.values[position]
-                chain = F.when(taken, value) if chain is None else chain.when(taken, value)
-        columns.append(old if chain is None else chain.otherwise(old))
+        changes = [(taken, clause.values[position]) for taken, clause in updates if clause.changes[position]]
+        other = changes.pop()[1] if updates_all and len(changes) == len(updates) else old
+        for taken, value in reversed(changes):
+            other = F.when(taken, value).otherwise(other)
+        columns.append(other)
     return columns
 
 

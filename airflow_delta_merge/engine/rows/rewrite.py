@@ -107,7 +107,8 @@ def rewritten_rows(merge: MergeContext, touched: TouchedFiles) -> tuple[DataFram
     deletes = merge.numbers_of("delete")
     if deletes and not merge.transaction.writes_change_data:
         joined = joined.filter(~number.isin(deletes))
-    columns = merge.output_columns(_new_values(merge, number, tracking), tracking)
+    new = updated_columns(merge, number, updates_all=_updates_all(merge, touched))
+    columns = merge.output_columns([*new, *_tracking_values(merge, number, tracking)], tracking)
     if merge.transaction.writes_change_data:
         old = [*merge.statement.copied_columns, *(column.column for column in tracking)]
         before = F.struct(*merge.output_columns(old, tracking)) if tracking else merge.statement.copied_row
@@ -160,10 +161,18 @@ def _joined_with_source(merge: MergeContext, touched: TouchedFiles) -> tuple[Dat
     return joined.select("*", numbered_by_clause(merge, has_match).alias(names.clause)), tracking
 
 
-def _new_values(merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]) -> list[Column]:
-    new = updated_columns(merge, number)
+def _updates_all(merge: MergeContext, touched: TouchedFiles) -> bool:
+    """Whether each row to write was taken by an update clause; copies of files don't count, as Delta makes none."""
+    if not merge.update_clauses or merge.transaction.writes_change_data or merge.options.update_only_changed:
+        return False
+    kinds = (merge.clauses_of("matched"), merge.clauses_of("not matched by source"))
+    takes_all = all(any(clause.condition is None for clause in clauses) for clauses in kinds)
+    return takes_all or (touched.keeps_rest and merge.transaction.writes_deletion_vectors)
+
+
+def _tracking_values(merge: MergeContext, number: Column, tracking: Sequence[TrackingColumn]) -> list[Column]:
     updates = merge.numbers_of("update")
-    for column in tracking:
-        voids = column.changes_with_row and updates
-        new.append(F.when(~number.isin(updates), column.column) if voids else column.column)
-    return new
+    return [
+        F.when(~number.isin(updates), column.column) if column.changes_with_row and updates else column.column
+        for column in tracking
+    ]

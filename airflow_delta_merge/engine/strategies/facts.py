@@ -37,6 +37,7 @@ class Facts:
     :param inserts_all: whether an insert clause takes every source row without a match.
     :param takes_all_by: ``update`` or ``delete``, if a clause without a condition does so to all matched rows.
     :param update_only_changed: whether updates skip rows that would not change.
+    :param can_copy_rows: whether Spark can cast rows that stay to the types that their columns evolve to.
     :param has_equality: whether the condition compares columns for equality.
     :param joins_by_python: whether the condition calls a Python function, which Spark may refuse in an outer join.
     :param is_partition_a_key: whether it compares a partition column with the source.
@@ -69,6 +70,7 @@ class Facts:
     inserts_all: bool = False
     takes_all_by: frozenset[str] = frozenset()
     update_only_changed: bool = False
+    can_copy_rows: bool = True
     has_equality: bool = True
     joins_by_python: bool = False
     is_partition_a_key: bool = False
@@ -134,6 +136,7 @@ def facts_before(merge: StartedMerge) -> Facts:
         inserts_all=any(clause.condition is None for clause in merge.insert_clauses),
         takes_all_by=frozenset(each.action for each in merge.clauses_of("matched") if each.condition is None),
         update_only_changed=merge.options.update_only_changed,
+        can_copy_rows=merge.statement.can_copy_rows,
         has_equality=bool(equalities),
         joins_by_python=merge.statement.joins_by_python,
         is_partition_a_key=any(key.target_name in transaction.partition_columns for key in equalities),

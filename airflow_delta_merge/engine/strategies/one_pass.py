@@ -82,7 +82,9 @@ class OnePass:
             return None
         if not (facts.takes_all_by and facts.candidate_rows and facts.source_rows) or facts.update_only_changed:
             return None
-        if facts.deletion_vectors or facts.generates_identity or facts.tracks_rows or not facts.has_equality:
+        if facts.deletion_vectors or facts.generates_identity or facts.tracks_rows:
+            return None
+        if not (facts.has_equality and facts.can_copy_rows):
             return None
         meets_all = facts.source_rows >= facts.candidate_files * max(1, facts.settings.one_pass_from_rows)
         if facts.is_small:
