@@ -69,6 +69,7 @@ def test_the_first_merge_has_it_made_once(folder: Path, tmp_path: Path, monkeypa
     while makers(folder):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(1)
+    assert [path.read_text() for path in folder.glob(".*.lock")] == [], "it failed"
     # With nothing beside it, neither a lock nor a folder.
     assert [path for path in folder.iterdir() if path.suffix != ".jar"] == [archive]
     assert archive.stat().st_size > 50 << 20

@@ -44,7 +44,8 @@ def test_each_machine_has_a_triggerer_for_its_tasks(airflow: Once) -> None:
 
 def test_a_triggerer_on_another_machine_fails_and_names_both_machines(airflow: Once) -> None:
     table = airflow.table("elsewhere")
-    airflow.trigger("once_deferrable_source", "elsewhere", table=str(table), source="SELECT 1L AS id, 1L AS n")
+    minutes = "SELECT 1L AS id, count(*) AS n FROM range(200000000000L)"  # a slow triggerer comes after a quick merge
+    airflow.trigger("once_deferrable_source", "elsewhere", table=str(table), source=minutes)
     airflow.run_ended("once_deferrable_source", "elsewhere", "failed")
     assert airflow.task("once_deferrable_source", "elsewhere")["try_number"] == 1, "another try was made"
     said = airflow.logged("once_deferrable_source", "elsewhere")

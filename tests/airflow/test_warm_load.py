@@ -29,8 +29,8 @@ pytestmark = pytest.mark.slow
 
 KILLS = 30
 MERGES = 500
-#: By then Spark has filled what it keeps of merges that are done.
-WARMED_UP = 150
+#: By then Spark has filled what it keeps of merges that are done, and its pools of threads.
+WARMED_UP = 200
 
 
 @pytest.fixture(scope="module")
