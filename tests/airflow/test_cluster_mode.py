@@ -165,9 +165,15 @@ def test_what_spark_makes_of_the_command_for_kubernetes(define: Any) -> None:
     assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false", "its API tells more"
 
 
-def test_a_property_does_not_send_the_driver_of_client_mode_to_the_cluster(define: Any) -> None:
+def test_a_property_does_not_send_the_driver_of_client_mode_to_the_cluster(
+    define: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     define("yarn", {})
-    _, understood = understand({"spark.submit.deployMode": "cluster"})
+    (tmp_path / "spark-defaults.conf").write_text("spark.submit.deployMode cluster\nspark.ui.retainedJobs 7\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--deploy-mode client pyspark-shell")  # of the JVM that is asked
+    _, understood = understand({})
+    assert understood["conf"]["spark.ui.retainedJobs"] == "7", "Spark has read the defaults"
     assert understood["main_class"] == "org.apache.spark.deploy.PythonRunner"
     assert understood["conf"]["spark.submit.deployMode"] == "client"
 
