@@ -31,7 +31,7 @@ from airflow_delta_merge.contract.outcome import JobError, JobOutcome, MergeOutc
 from airflow_delta_merge.contract.request import JobRequest
 from airflow_delta_merge.exceptions import DeltaMergeError, EmptySourceError, MergeExecutionError
 from airflow_delta_merge.job.process import end_with
-from airflow_delta_merge.job.session import describe_application, start_session
+from airflow_delta_merge.job.session import describe_application, start_session, stop_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def _run(request: JobRequest, result: str) -> JobOutcome:
         # Before the session ends: a commit must be known even if Spark fails to shut down.
         write_outcome(result, outcome)
     finally:
-        spark.stop()
+        stop_session(spark)
     return outcome
 
 

@@ -56,6 +56,19 @@ def start_session() -> SparkSession:
     return spark
 
 
+def stop_session(spark: SparkSession) -> None:
+    """Stop Spark at the end of this process.
+
+    A server of PySpark for accumulators looks only every half second whether it should end, and ``stop()`` waits for
+    it. Its thread ends with this process anyway; only a socket in a folder must be removed.
+    """
+    context: Any = spark.sparkContext
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None and isinstance(server.server_address, tuple):  # a port; otherwise a path
+        context._accumulatorServer = None
+    spark.stop()
+
+
 def _local_cores(master: str) -> int:
     """Cores of a local master: one for ``local``, 4 for ``local[4]`` and ``local[4,2]``, all for ``local[*]``."""
     from pyspark import SparkContext
