@@ -34,7 +34,7 @@ SURROUNDINGS = {
     "spark.log.level": "ERROR",
 }
 #: Room for what all contestants' plans are compiled to: in Spark's 100 each round of one drives out the others', so
-#: that all merges, ours and the built-in ones, are compiled anew each time, as in no session with one kind of merge.
+#: that all merges, ours and the built-in ones, are compiled anew each time. The hook makes room for 1,000.
 WARM_SETTINGS = {"spark.sql.codegen.cache.maxEntries": "2000"}
 #: All of the heap from the start. The collection before each run gives back what is free, and while the heap then
 #: grows again during the merge, G1 marks it beside the tasks.

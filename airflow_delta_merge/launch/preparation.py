@@ -350,6 +350,8 @@ class Preparation:
             "spark.sql.variable.substitute": "false",
             # Spark's default, and the names of storage drivers' keys. `verbose` prints properties that don't match.
             "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]?key|private[.]?key|[.]sas[.]",
+            # Each kind of merge compiles some twenty classes. Of Spark's default, 100, a few kinds leave nothing.
+            "spark.sql.codegen.cache.maxEntries": 1000,
         }
         if not submit.is_cluster:
             # Threads of storage drivers, such as ABFS's, may keep Java alive for ever. Spark 3.5 ignores this property.

@@ -117,6 +117,7 @@ def test_its_properties_travel_by_a_private_file_and_its_jars_on_the_command_lin
         "spark.sql.catalog.lake=of\\ the\\ task",
         "spark.ui.enabled=false",
         "spark.submit.callSystemExitOnMainExit=true",
+        "spark.sql.codegen.cache.maxEntries=1000",
     } <= set(properties)
     assert mode == 0o600
 
