@@ -224,4 +224,4 @@ def _class_archive() -> list[str]:
     from airflow_delta_merge.runtime.class_archive import archive_options
     from airflow_delta_merge.runtime.java import check_java
 
-    return archive_options(check_java()[1])
+    return archive_options(check_java())

@@ -36,7 +36,7 @@ from airflow_delta_merge.launch.yarn import ResourceManager
 from airflow_delta_merge.runtime.background_archive import start_making
 from airflow_delta_merge.runtime.class_archive import archive_options
 from airflow_delta_merge.runtime.jars import delta_jars
-from airflow_delta_merge.runtime.java import check_java, takes_option
+from airflow_delta_merge.runtime.java import Java, check_java, takes_option
 from airflow_delta_merge.runtime.log_store import LOG_STORE_OF_ALL_SCHEMES, LOG_STORE_PROPERTIES, log_store_jar
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Preparation:
         self.expected_seconds: float | None = None
         self.databases: Mapping[str, JdbcAccess] = {}
         self._arguments = {**arguments, "conn_id": conn_id}
-        self._java_without_archive: int | None = None
+        self._java_without_archive: Java | None = None
 
     @cached_property
     def _connection(self) -> Connection:
@@ -289,7 +289,7 @@ class Preparation:
         self, submit: SparkSubmit, staging: Staging, properties: Mapping[str, Any], java_options: Sequence[str]
     ) -> None:
         """Set its Java options, properties and jars."""
-        _, java_version = check_java()
+        java = check_java()
         submit.check_master()
         access = self._kubernetes_access if submit.is_on_kubernetes else None
         if access is not None and access.config is not None:
@@ -299,8 +299,8 @@ class Preparation:
             submit.kube_config = Path(access.config_path)
         submit.add_jars(delta_jars(submit.spark_home))
         if submit.is_local:  # the archive only fits the class path of a local driver
-            archive = archive_options(java_version)
-            self._java_without_archive = None if archive else java_version
+            archive = archive_options(java)
+            self._java_without_archive = None if archive else java
             submit.java_options += [*archive, *java_options]
         submit.add_jars([log_store_jar()], on_class_path=False)
         for driver in self.settings.store_drivers:

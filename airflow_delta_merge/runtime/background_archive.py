@@ -18,7 +18,7 @@ from pathlib import Path
 
 from airflow_delta_merge.exceptions import DeltaMergeError
 from airflow_delta_merge.runtime.class_archive import archive_path, make_archive
-from airflow_delta_merge.runtime.java import check_java
+from airflow_delta_merge.runtime.java import Java, check_java
 
 _SECONDS_BETWEEN_TRIES = 24 * 3600.0
 #: Longer than it takes to make an archive. Older temporary folders are leftovers of a killed try.
@@ -27,13 +27,13 @@ _SECONDS_TO_MAKE = 3600.0
 log = logging.getLogger(__name__)
 
 
-def start_making(java_version: int) -> bool:
+def start_making(java: Java) -> bool:
     """Start making the archive if it doesn't exist, can be stored, and wasn't tried in the last day.
 
-    :param java_version: the major version of Java to make it for.
+    :param java: the Java to make it for.
     :return: whether this was started.
     """
-    path = archive_path(java_version)
+    path = archive_path(java)
     with suppress(OSError):
         if path.is_file() or not os.access(path.parent, os.W_OK) or _was_tried(path):
             return False
@@ -54,7 +54,7 @@ def main() -> int:
     """Make the archive with low priority, unless another process does. Returns 1 if it could not be made."""
     os.nice(19)
     try:
-        path = archive_path(check_java()[1])
+        path = archive_path(check_java())
         if path.is_file() or _was_tried(path):
             return 0
         with _lock_of(path).open("w") as lock:  # its age shows other processes when this was tried
@@ -62,7 +62,7 @@ def main() -> int:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return 0
-            _remove_leftovers(path)
+            _remove_leftovers(path.parent)
             try:
                 make_archive()
             except DeltaMergeError as error:
@@ -85,11 +85,11 @@ def _was_tried(path: Path) -> bool:
         return False
 
 
-def _remove_leftovers(path: Path) -> None:
-    for folder in path.parent.glob(f".{path.name}.*"):
+def _remove_leftovers(folder: Path) -> None:
+    for left in folder.glob(".classes-java*.jsa.*"):
         with suppress(OSError):
-            if folder.is_dir() and time.time() - folder.stat().st_mtime > _SECONDS_TO_MAKE:
-                shutil.rmtree(folder, ignore_errors=True)
+            if left.is_dir() and time.time() - left.stat().st_mtime > _SECONDS_TO_MAKE:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 if __name__ == "__main__":

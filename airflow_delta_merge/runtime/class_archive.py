@@ -3,8 +3,8 @@
 Half the time of a small merge goes into reading, checking and linking about 20,000 classes. Java can store them in a
 file (application class data sharing, JEP 310 and 350). The file is beside Delta's jars, takes about 200 MB, and is made
 by ``airflow-delta-merge class-archive`` on the machine or in the image where Spark will run with a ``local`` master. It
-fits one installation of Spark. Java itself checks whether the file matches its build and the class path, and otherwise
-starts without it. So the archive is optional.
+fits one installation of Spark and of Java. Java itself checks whether the file matches its build and the class path,
+and otherwise starts without it. So the archive is optional.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_merge.exceptions import ClassArchiveError
-from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, delta_jars, jars_folder
-from airflow_delta_merge.runtime.java import check_java
+from airflow_delta_merge.exceptions import ClassArchiveError, DeltaJarsError
+from airflow_delta_merge.runtime.jars import FOLDER_VARIABLE, Jar, delta_jars, jars_folder, jars_for
+from airflow_delta_merge.runtime.java import Java, check_java
 from airflow_delta_merge.runtime.spark_home import SparkHome, find_spark_submit
 
 _SECONDS_TO_MAKE = 900
+#: An archive that no merge has used for so long belonged to a Spark or Java that was updated or removed.
+_SECONDS_UNUSED = 30 * 24 * 3600.0
 #: The application that loads the classes. It imports the engine, so it's named here, not imported.
 _APPLICATION = "airflow_delta_merge.job.load_classes"
 #: Prefix of progress lines from the Spark that loads the classes.
@@ -36,17 +39,38 @@ _PROGRESS = "Progress: "
 log = logging.getLogger(__name__)
 
 
-def archive_path(java_version: int) -> Path:
-    """The path of the archive for a major version of Java and this Spark, whether or not it exists."""
-    spark = hashlib.sha256(str(SparkHome.of().path or "").encode()).hexdigest()[:8]
-    return jars_folder() / f"classes-java{java_version}-{spark}.jsa"
+def archive_path(java: Java) -> Path:
+    """The path of the archive that fits a Java and this Spark, whether or not it exists.
+
+    Java refuses an archive once it was updated itself, or a file on the class path has another size or age. The path
+    then changes too, so that the next merge has a new archive made.
+    """
+    spark = SparkHome.of()
+    of_spark = [] if spark.path is None else sorted(spark.path.glob("jars/*.jar"))
+    of_delta: tuple[Jar, ...] = ()
+    with suppress(DeltaJarsError):  # no Spark for merges: a connection names another one
+        of_delta = jars_for(spark)
+    files = [Path(java.path).resolve(), *of_spark, *(jars_folder() / jar.file_name for jar in of_delta)]
+    stamps = "\n".join(map(_stamp, files))
+    return jars_folder() / f"classes-java{java.version}-{hashlib.sha256(stamps.encode()).hexdigest()[:12]}.jsa"
 
 
-def archive_options(java_version: int) -> list[str]:
+def _stamp(file: Path) -> str:
+    """What tells a file from what an update makes of it, in the whole seconds that Java compares."""
+    try:
+        found = file.stat()
+    except OSError:
+        return str(file)
+    return f"{file} {found.st_size} {int(found.st_mtime)}"
+
+
+def archive_options(java: Java) -> list[str]:
     """The JVM options to use the archive; empty if there is none."""
-    path = archive_path(java_version)
+    path = archive_path(java)
     if not path.is_file():
         return []
+    with suppress(OSError):  # another user's
+        os.utime(path)
     # Otherwise Java would warn at each start about an archive that doesn't fit.
     return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
@@ -54,12 +78,14 @@ def archive_options(java_version: int) -> list[str]:
 def make_archive() -> Path:
     """Run some merges in a separate Spark and store the classes that they load; takes a minute.
 
+    It also removes archives that weren't used for a month.
+
     :raises ClassArchiveError: when the archive can't be made.
     :raises JavaError: when there is no supported Java.
     :raises DeltaJarsError: when Delta's jars are missing and can't be downloaded.
     """
-    _, java_version = check_java()
-    jars, path = delta_jars(), archive_path(java_version)
+    java, jars = check_java(), delta_jars()
+    path = archive_path(java)
     log.info("Running merges on small tables, so that Java loads their classes. It takes a minute or two.")
     try:
         folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
@@ -77,7 +103,15 @@ def make_archive() -> Path:
         os.replace(made, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    _remove_unused(path.parent)
     return path
+
+
+def _remove_unused(folder: Path) -> None:
+    for archive in folder.glob("classes-java*.jsa"):
+        with suppress(OSError):
+            if time.time() - archive.stat().st_mtime > _SECONDS_UNUSED:
+                archive.unlink()
 
 
 def _run_spark(folder: Path, jars: list[str], archive: Path) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 from airflow_delta_merge.exceptions import JavaError
 
@@ -19,17 +20,27 @@ _FIX = (
 )
 
 
-def check_java() -> tuple[str, int]:
+class Java(NamedTuple):
+    """An installation of Java.
+
+    :param path: the path of its executable.
+    :param version: its major version.
+    """
+
+    path: str
+    version: int
+
+
+def check_java() -> Java:
     """Find Java as spark-submit does: ``JAVA_HOME`` if it is set, else the ``PATH``.
 
-    :return: the path of the executable and its major version.
     :raises JavaError: when Java is missing, does not start, or has an unsupported version; the message has the fix.
     """
     java = _find()
     major = _major_version(java)
     if major not in SUPPORTED_VERSIONS:
         raise JavaError(f"Spark needs Java 17 or 21, but {java} is Java {major}. {_FIX}")
-    return java, major
+    return Java(java, major)
 
 
 def takes_option(option: str) -> bool:

@@ -57,7 +57,7 @@ def test_a_local_merge_takes_its_classes_from_the_archive(
 
 @pytest.mark.slow
 def test_the_first_merge_has_it_made_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = class_archive.archive_path(check_java()[1])
+    archive = class_archive.archive_path(check_java())
     table = tables.create_table(tmp_path / "table")
     merge(table)
     assert makers(folder) == [], "the tests' configuration forbids it"

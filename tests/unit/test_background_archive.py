@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def archive() -> Path:
-    return class_archive.archive_path(class_archive.check_java()[1])
+    return class_archive.archive_path(class_archive.check_java())
 
 
 def makers(folder: Path) -> list[psutil.Process]:
@@ -50,7 +50,7 @@ def wait_for(folder: Path) -> None:
 
 
 def test_a_failed_try_leaves_its_reason_and_is_not_repeated_at_once(folder: Path) -> None:
-    java = class_archive.check_java()[1]
+    java = class_archive.check_java()
     assert background_archive.start_making(java)
     wait_for(folder)
     assert (folder / "tries").read_text() == "19\n", "spark-submit runs once, with the lowest priority"
@@ -69,7 +69,7 @@ def test_a_failed_try_leaves_its_reason_and_is_not_repeated_at_once(folder: Path
 
 def test_an_archive_that_is_there_is_not_made_again(folder: Path) -> None:
     archive().touch()
-    assert not background_archive.start_making(class_archive.check_java()[1])
+    assert not background_archive.start_making(class_archive.check_java())
 
 
 def test_two_do_not_make_it_at_once(folder: Path) -> None:
@@ -87,14 +87,14 @@ def test_two_do_not_make_it_at_once(folder: Path) -> None:
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
 def test_nothing_happens_where_it_cannot_be_stored(folder: Path) -> None:
     folder.chmod(0o500)
-    assert not background_archive.start_making(class_archive.check_java()[1])
+    assert not background_archive.start_making(class_archive.check_java())
 
 
 def test_what_a_killed_try_left_is_removed(folder: Path) -> None:
-    left, of_now = folder / f".{archive().name}.left", folder / f".{archive().name}.of_now"
+    left, of_now = folder / ".classes-java17-of_before_an_update.jsa.left", folder / f".{archive().name}.of_now"
     for each in (left, of_now):
         each.mkdir()
     two_hours_ago = time.time() - 7200
     os.utime(left, (two_hours_ago, two_hours_ago))
-    background_archive._remove_leftovers(archive())
+    background_archive._remove_leftovers(folder)
     assert (left.exists(), of_now.exists()) == (False, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_delta_merge.runtime import class_archive, jars
+from airflow_delta_merge.runtime.java import Java
+
+JAVA = Java("/usr/lib/jvm/some/bin/java", 17)
 
 
 @pytest.fixture
@@ -17,25 +21,67 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def spark_at(path: Path) -> None:
+    (path / "jars").mkdir(parents=True)
+    (path / "jars" / "spark-core_2.13-4.2.0.jar").write_text("of Spark")
+
+
 def test_each_spark_and_java_has_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = class_archive.archive_path(17)
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    there = class_archive.archive_path(17)
-    assert len({here, there, class_archive.archive_path(21)}) == 3
-    assert {here.parent, there.parent} == {folder}
+    found = {class_archive.archive_path(JAVA), class_archive.archive_path(Java("/opt/java/bin/java", 17))}
+    spark_at(folder / "opt")
+    monkeypatch.setenv("SPARK_HOME", str(folder / "opt"))
+    found |= {class_archive.archive_path(JAVA), class_archive.archive_path(Java("/opt/java/bin/java", 21))}
+    assert len(found) == 4
+    assert {path.parent for path in found} == {folder}
+
+
+def test_an_update_of_java_spark_or_delta_asks_for_another_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java refuses the one from before, whose path did not tell it: each merge started slowly from then on."""
+    spark, java = folder / "spark", folder / "java"
+    spark_at(spark)
+    java.write_text("Java")
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    of_delta = folder / jars.jars_for("4.2")[0].file_name
+    of_delta.write_text("Delta")
+    found = [class_archive.archive_path(Java(str(java), 17))]
+    for file in (java, spark / "jars" / "spark-core_2.13-4.2.0.jar", of_delta):
+        assert found[-1] == class_archive.archive_path(Java(str(java), 17)), "it changes without reason"
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        found.append(class_archive.archive_path(Java(str(java), 17)))
+    (folder / "jars-of-a-store.jar").touch()  # not on the archive's class path
+    assert len(set(found)) == 4
+    assert found[-1] == class_archive.archive_path(Java(str(java), 17))
 
 
 def test_an_archive_is_used_if_it_is_there(folder: Path) -> None:
-    assert class_archive.archive_options(17) == []
-    class_archive.archive_path(17).touch()
-    assert class_archive.archive_options(17)[0] == f"-XX:SharedArchiveFile={class_archive.archive_path(17)}"
-    assert class_archive.archive_options(21) == []
+    assert class_archive.archive_options(JAVA) == []
+    class_archive.archive_path(JAVA).touch()
+    assert class_archive.archive_options(JAVA)[0] == f"-XX:SharedArchiveFile={class_archive.archive_path(JAVA)}"
+    assert class_archive.archive_options(Java(JAVA.path, 21)) == []
+
+
+def test_a_spark_without_delta_does_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection's spark_binary names the Spark that merges use."""
+    (folder / "old" / "jars").mkdir(parents=True)
+    (folder / "old" / "jars" / "spark-core_2.12-3.1.2.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(folder / "old"))
+    assert class_archive.archive_options(JAVA) == []
+
+
+def test_archives_that_were_not_used_for_a_month_are_removed(folder: Path) -> None:
+    used, unused = class_archive.archive_path(JAVA), folder / "classes-java17-of_a_spark_that_is_gone.jsa"
+    for archive in (used, unused):
+        archive.touch()
+        os.utime(archive, (1_000_000_000, 1_000_000_000))
+    assert class_archive.archive_options(JAVA)
+    class_archive._remove_unused(folder)
+    assert (used.exists(), unused.exists()) == (True, False)
 
 
 def test_java_ignores_an_archive_that_does_not_fit(folder: Path) -> None:
-    class_archive.archive_path(17).write_text("no archive")
+    class_archive.archive_path(JAVA).write_text("no archive")
     done = subprocess.run(
-        ["java", *class_archive.archive_options(17), "-version"], capture_output=True, text=True, check=True
+        ["java", *class_archive.archive_options(JAVA), "-version"], capture_output=True, text=True, check=True
     )
     assert "version" in done.stderr
     assert "rchive" not in done.stdout + done.stderr
