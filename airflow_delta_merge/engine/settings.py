@@ -31,15 +31,13 @@ class Settings:
     :param use_checksum: whether a small table's files and its applications' transactions are read from its version's
         checksum file, where Delta lists them, instead of replaying its log.
     :param small_merge_bytes: maximum size of source and candidate files of a small merge, which joins all columns once,
-        in one task. 0: no merge is small.
+        in one task. A few files of less in all aren't pruned by clusters of keys. 0: no merge is small.
     :param copy_files_from_bytes: minimum total size of the touched files for which they are copied natively without the
         rows that clauses take, where possible. 0: always.
     :param broadcast_bytes: sources up to this size are broadcast, so the target is never shuffled. The hash table takes
         two to three times this size in the driver and in each executor.
     :param key_filter_from_rows: minimum candidate rows per core before a Bloom filter of the source's keys is used, if
         the source has far fewer rows; four times as many if it is broadcast and its key is one number. 0: always.
-    :param cluster_keys_from: minimum number of the table's files before the source's keys are grouped into clusters;
-        fewer files are searched faster without.
     :param one_pass_from_rows: minimum source rows per candidate file before a merge expects to touch them all.
     """
 
@@ -50,7 +48,6 @@ class Settings:
     copy_files_from_bytes: int = _setting("copyFilesFromBytes", 8 * 1024 * 1024)
     broadcast_bytes: int = _setting("broadcastBytes", 64 * 1024 * 1024)
     key_filter_from_rows: int = _setting("keyFilterFromRows", 1_000_000)
-    cluster_keys_from: int = _setting("clusterKeysFrom", 8)
     one_pass_from_rows: int = _setting("onePassFromRows", 25)
 
     @classmethod

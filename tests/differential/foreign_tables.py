@@ -21,12 +21,11 @@ INSERT = "MERGE INTO {t} t USING ({s}) s ON {on} WHEN NOT MATCHED THEN INSERT *"
 _ALWAYS = {"spark.deltaMerge.smallMergeBytes": "0"}
 #: The ways by which files and rows are chosen.
 WAYS = {
-    "from a list, by clusters": {**_ALWAYS, "spark.deltaMerge.clusterKeysFrom": "1"},
+    "from a list": _ALWAYS,
     "by Delta's job": {**_ALWAYS, "spark.deltaMerge.shortcuts.enabled": "false"},
-    "by Delta's job, by clusters, filtered": {
+    "by Delta's job, filtered": {
         **_ALWAYS,
         "spark.deltaMerge.shortcuts.enabled": "false",
-        "spark.deltaMerge.clusterKeysFrom": "1",
         "spark.deltaMerge.keyFilterFromRows": "0",
     },
 }

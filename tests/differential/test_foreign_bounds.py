@@ -328,7 +328,7 @@ def test_char_values_without_their_blanks(spark: SparkSession, tmp_path: Path) -
         source="SELECT col1 k, 'new' v FROM VALUES ('k3'), ('k4   ')",
         settings={"spark.sql.readSideCharPadding": "false"},
     )
-    assert searched["from a list, by clusters"] < FILES
+    assert searched["from a list"] < FILES
 
 
 @pytest.mark.parametrize(

@@ -398,7 +398,6 @@ def test_texts_of_all_kinds_are_found(seed: int, spark: SparkSession, texts: Pat
     merge = "MERGE INTO {t} t USING wanted s ON t.t = s.t WHEN MATCHED THEN UPDATE SET v = s.v"
     settings = {
         "spark.deltaMerge.smallMergeBytes": "0",
-        "spark.deltaMerge.clusterKeysFrom": "1",
         "spark.sql.function.concatBinaryAsString": str(seed % 2 == 1),
     }
     with session_settings(spark, settings):

@@ -60,20 +60,18 @@ def test_without_pruning_by_source_every_file_is_searched(spark: SparkSession, t
         assert merged(spark, table).num_candidate_files == FILES
 
 
-def test_a_small_table_is_pruned_by_one_range_by_default(spark: SparkSession, table: str) -> None:
-    # 3 and 35 lie in the first and the last file: one range from 3 to 35 meets all four.
-    assert merged(spark, table).num_candidate_files == FILES
-
-
-def test_keys_of_a_small_table_are_clustered_on_request(spark: SparkSession, table: str, tmp_path: Path) -> None:
-    # Clusters are at least 64 apart, so the table's ids are stretched.
+@pytest.mark.parametrize(("small_merge", "candidates"), [("8388608", 4), ("100", 2)], ids=["few kilobytes", "more"])
+def test_keys_are_clustered_for_a_few_files_that_are_large(
+    spark: SparkSession, tmp_path: Path, small_merge: str, candidates: int
+) -> None:
+    """The two keys lie in the first and the fourth of six files; one range holds those between them, too."""
     path = f"delta.`{tmp_path / 'wide'}`"
-    rows = spark.range(0, ROWS, 1, FILES).selectExpr("id * 100 AS id", "'old' AS v")
-    rows.write.format("delta").save(str(tmp_path / "wide"))
+    # Clusters are at least 64 apart, so the table's ids are.
+    spark.range(0, 60, 1, 6).selectExpr("id * 100 AS id", "'old' AS v").write.format("delta").save(path[7:-1])
     source = "SELECT id, 'new' AS v FROM VALUES (300L), (3500L) AS s(id)"
-    with setting(spark, "clusterKeysFrom", "1"):
+    with setting(spark, "smallMergeBytes", small_merge):
         result = merge_sql(spark, UPDATE.format(t=path).replace(SOURCE, source))
-    assert (result.num_candidate_files, result.num_touched_files, result.num_updated_rows) == (2, 2, 2)
+    assert (result.num_candidate_files, result.num_touched_files, result.num_updated_rows) == (candidates, 2, 2)
 
 
 def test_keys_and_copied_rows_are_grouped_where_groups_lack_their_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +80,6 @@ def test_keys_and_copied_rows_are_grouped_where_groups_lack_their_columns(spark:
     source = "SELECT id, 'new' AS v FROM VALUES (300L), (3500L) AS s(id)"
     settings = {
         "spark.sql.retainGroupColumns": "false",
-        "spark.deltaMerge.clusterKeysFrom": "1",
         "spark.deltaMerge.copyFilesFromBytes": "0",
     }
     with session_settings(spark, settings):
@@ -163,7 +160,7 @@ def test_what_was_joined_once_is_given_back(spark: SparkSession, table: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("pruneBySource.enabled", "maybe"), ("broadcastBytes", "64m"), ("clusterKeysFrom", "-1")]
+    ("name", "value"), [("pruneBySource.enabled", "maybe"), ("broadcastBytes", "64m"), ("onePassFromRows", "-1")]
 )
 def test_a_wrong_value_fails_before_reading(spark: SparkSession, table: str, name: str, value: str) -> None:
     with setting(spark, name, value), pytest.raises(MergeConfigError, match=f"spark.deltaMerge.{name} is '{value}'"):

@@ -49,7 +49,6 @@ SETTINGS = st.fixed_dictionaries(
         "spark.deltaMerge.copyFilesFromBytes": st.just("0"),
         "spark.deltaMerge.broadcastBytes": st.just("0"),
         "spark.deltaMerge.keyFilterFromRows": st.just("0"),
-        "spark.deltaMerge.clusterKeysFrom": st.just("1"),
         "spark.deltaMerge.onePassFromRows": st.just("1"),
     },
 )

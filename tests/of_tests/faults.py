@@ -155,7 +155,7 @@ FILES = [
         shows="Files are left out by moments that their writer rounded: a row is doubled.",
         tests=("differential/test_foreign_bounds.py::test_bounds_of_other_writers",),
         words=("half a minute off",),
-        ways=("from a list, by clusters",),
+        ways=("from a list",),
     ),
     Fault(
         name="by-source-conditions-believe-each-bound",

@@ -37,6 +37,8 @@ _LARGEST_SHARE_OF_FILES = 0.75
 #: Pruning pays off for tables of more files, however small, and for tables of at least this part of a small merge.
 _FEW_FILES = 4
 _PART_OF_SMALL_MERGE = 8
+#: Fewer files are searched faster than clusters are found, unless they are larger than a small merge.
+_FILES_FOR_CLUSTERS = 8
 #: The search for clusters is skipped if the parts that the source fills average at most this many files each.
 _FILES_OF_A_PART = 2
 _MOST_FILES_IN_PARTS = 128
@@ -122,7 +124,7 @@ def choose_files(
 
     clusters: dict[str, list[Range]] = {}
     by_range = files.table_size[0] if listed is None else len(positions({}))
-    if files.table_size[0] >= merge.settings.cluster_keys_from and by_range > 1:
+    if by_range > 1 and _is_worth_clustering(merge):
         clustered = keys if listed is None else [key for key in keys if _may_have_clusters(key, listed)]
         some = None if listed is None else source.some_rows(_SAMPLED_ROWS)
         # The files that a sample needs, all rows need.
@@ -146,6 +148,11 @@ def choose_files(
     is_same = of_rows == clusters and len(rows_too) == len(keys)
     of_files = of_keys if is_same else [key.predicate(clusters.get(key.name)) for key in keys]
     return candidate_files(merge, of_files), of_keys
+
+
+def _is_worth_clustering(merge: StartedMerge) -> bool:
+    num_files, num_bytes = merge.transaction.files.table_size
+    return num_files >= _FILES_FOR_CLUSTERS or num_bytes >= merge.settings.small_merge_bytes
 
 
 def _may_have_clusters(key: SourceKey, listed: Sequence[dict[str, Any]]) -> bool:
